@@ -4,40 +4,62 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import os
 import pty
 import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from kdump import cli
 from kdump.format.naming import Kind
 from kdump.storage.partition import LogFile
 from kdump.storage.source import BytesSource
 from kdump.verify.scan import ScanOptions
 from support import file_reports, laws  # noqa: F401  # laws: before the settings of any test
+from support.cases import CASES, share
+from support.command_runs import Ran, run_inside
 
 KDUMP = Path(sys.executable).with_name("kdump")
 TIMEOUT_SECONDS = 60
+CLOCK_NS = 100_000_000
+"""More than the clock of a file system may be late."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is in a script that a shell started in the background; the commands that the tests interrupt would inherit
     # it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-CASES = int(os.environ.get("KDUMP_CASES", "0"))
-"""Of each test with parameters only so many cases are run, from all over its list; 0 for all."""
+
+BACKWARDS = os.environ.get("PYTEST_XDIST_WORKER", "")[-1:] in tuple("13579")
+"""Every second process of a run collects the modules from the last one on."""
 
 
+class Backwards(pytest.Dir):
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        return reversed([*super().collect()])
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Where two processes begin at both ends, each compiles half of the modules and finds the others compiled: in a
+    fresh checkout that is half of what collecting takes."""
+    if not BACKWARDS or (path / "__init__.py").exists():
+        return None
+    directory: pytest.Collector = Backwards.from_parent(parent, path=path)
+    return directory
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # Spark first, so that one process has all tests of it, and starts one session: others take tests from the end of
+    # its list. The rest by path: all processes of a run need the same order.
+    items.sort(key=lambda item: (item.path.parent.name != "spark", item.path))
     if CASES:
         kept = [item for _, cases in groupby(items, case_of) for item in share(list(cases), CASES)]
         chosen = set(kept)
@@ -47,13 +69,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def case_of(item: pytest.Item) -> str:
     return item.nodeid.split("[", 1)[0]
-
-
-def share(cases: list[pytest.Item], count: int) -> list[pytest.Item]:
-    """At most `count` of the cases, the first and the last among them."""
-    if len(cases) <= count:
-        return cases
-    return [cases[index * (len(cases) - 1) // max(count - 1, 1)] for index in range(count)]
 
 
 VerifyBytes = Callable[..., file_reports.LogFileReport]
@@ -84,28 +99,11 @@ def verify_bytes() -> VerifyBytes:
     return verify_bytes
 
 
-class Ran(NamedTuple):
-    """What became of a run of the command."""
+def snapshot(roots: list[Path], settled_ns: int = 0) -> dict[str, tuple[Any, ...]]:
+    """Everything below the roots: type, mode, size, modification time, content and names.
 
-    status: int
-    out: bytes
-    err: bytes
-
-    @property
-    def text(self) -> str:
-        return self.out.decode("utf-8", "surrogateescape")
-
-    @property
-    def problems(self) -> str:
-        return self.err.decode("utf-8", "surrogateescape")
-
-    @property
-    def lines(self) -> list[str]:
-        return self.text.splitlines()
-
-
-def snapshot(roots: list[Path]) -> dict[str, tuple[Any, ...]]:
-    """Everything below the roots: type, mode, size, modification time, content and names."""
+    The content of a file that nothing changed since `settled_ns` is not read: a change would change its change time.
+    """
     seen: dict[str, tuple[Any, ...]] = {}
 
     def look(path: Path) -> None:
@@ -118,6 +116,8 @@ def snapshot(roots: list[Path]) -> dict[str, tuple[Any, ...]]:
             seen[str(path)] = (*kept, tuple(names))
             for name in names:
                 look(path / name)
+        elif stat.S_ISREG(status.st_mode) and status.st_ctime_ns < settled_ns:
+            seen[str(path)] = (*kept, status.st_ctime_ns)
         elif stat.S_ISREG(status.st_mode):
             with path.open("rb") as opened:
                 seen[str(path)] = (*kept, hashlib.file_digest(opened, "sha1").hexdigest())
@@ -147,9 +147,10 @@ class Command:
             if os.path.isabs(argument) and not argument.startswith("/dev/") and before != "-o"
         ]
         roots = [self.directory, *named]
-        before = snapshot(roots)
+        settled_ns = time.time_ns() - CLOCK_NS
+        before = snapshot(roots, settled_ns)
         yield
-        assert snapshot(roots) == before, "a command that reads has changed what it read"
+        assert snapshot(roots, settled_ns) == before, "a command that reads has changed what it read"
 
     @staticmethod
     def environment(**more: str) -> dict[str, str]:
@@ -171,24 +172,10 @@ class Command:
             )
         return Ran(done.returncode, done.stdout, done.stderr)
 
-    def inside(self, *arguments: str, stdin: bytes = b"") -> Ran:
+    def inside(self, *arguments: str, stdin: bytes = b"", **environment: str) -> Ran:
         """The same without a process of its own: ten times as quick, for what differs in words only."""
-        out, err, given = (
-            io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors="surrogateescape") for data in (b"", b"", stdin)
-        )
-        before = os.getcwd()
-        os.chdir(self.directory)
-        try:
-            with self.watched(arguments), pytest.MonkeyPatch.context() as patch:
-                patch.setattr(sys, "stdout", out)
-                patch.setattr(sys, "stderr", err)
-                patch.setattr(sys, "stdin", given)
-                status = cli.run(list(arguments))
-        finally:
-            os.chdir(before)
-        out.flush()
-        err.flush()
-        return Ran(status, out.buffer.getvalue(), err.buffer.getvalue())
+        with self.watched(arguments):
+            return run_inside(self.directory, *arguments, stdin=stdin, **environment)
 
     @contextlib.contextmanager
     def started(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:

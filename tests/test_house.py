@@ -7,9 +7,10 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
-import pytest
+from support.cases import each
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "kdump"
@@ -23,13 +24,23 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(PACKAGE))
 
 
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(text_of(path))
+
+
 def classes() -> Iterator[tuple[str, str]]:
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef):
                 yield node.name, name_of(path)
     for path in KERNEL:
-        for name in re.findall(r"^(?:cdef )?class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
+        for name in re.findall(r"^(?:cdef )?class (\w+)", text_of(path), re.MULTILINE):
             yield name, path.stem  # a .pxd declares what the .pyx of the same name defines
 
 
@@ -40,10 +51,10 @@ def test_each_class_name_stands_once() -> None:
     assert {name: sorted(found) for name, found in homes.items() if len(found) > 1} == {}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
+@each("path", MODULES, ids=name_of)
 def test_a_module_can_be_read_at_one_sitting(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    tree = ast.parse(text)
+    text = text_of(path)
+    tree = tree_of(path)
     assert ast.get_docstring(tree) is not None
     if name_of(path) not in TABLES:
         assert text.count("\n") <= MODULE_LINES
@@ -55,15 +66,15 @@ def test_a_module_can_be_read_at_one_sitting(path: Path) -> None:
     assert {name: lines for name, lines in long.items() if lines > FUNCTION_LINES} == {}
 
 
-@pytest.mark.parametrize("path", [*MODULES, *PACKAGE.rglob("*.pyi"), *KERNEL], ids=name_of)
+@each("path", [*MODULES, *PACKAGE.rglob("*.pyi"), *KERNEL], ids=name_of)
 def test_columns(path: Path) -> None:
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = text_of(path).splitlines()
     assert [number for number, line in enumerate(lines, 1) if len(line) > COLUMNS] == []
 
 
-@pytest.mark.parametrize("path", KERNEL, ids=name_of)
+@each("path", KERNEL, ids=name_of)
 def test_the_kernel_can_be_read_and_imports_nothing_of_the_other_rooms(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
+    text = text_of(path)
     assert text.count("\n") <= KERNEL_LINES
     imported = re.findall(r"^\s*(?:from|c?import)\s+(kdump[\w.]*)", text, re.MULTILINE)
     assert {name for name in imported if not name.startswith("kdump.kernel")} == set()
@@ -88,13 +99,13 @@ def annotations(body: list[ast.stmt]) -> Iterator[str]:
                 yield f"{node.name}: {ast.unparse(node.returns)}"
 
 
-@pytest.mark.parametrize("path", [*MODULES, *PACKAGE.rglob("*.pyi")], ids=name_of)
+@each("path", [*MODULES, *PACKAGE.rglob("*.pyi")], ids=name_of)
 def test_state_that_crosses_a_module_has_a_type(path: Path) -> None:
     """No public function takes or returns a mapping of anything, and no field or variable of a module is one.
 
     What click passes to a command is one: in the room cli, the parameter `chosen` may have that type, nothing else.
     """
-    found = [one for one in annotations(ast.parse(path.read_text(encoding="utf-8")).body) if ANYTHING.search(one)]
+    found = [one for one in annotations(tree_of(path).body) if ANYTHING.search(one)]
     if path.parent.name == "cli":
         found = [one for one in found if one != "chosen: dict[str, Any]"]
     assert found == []

@@ -30,7 +30,6 @@ INSIDE = {
     "Report.directory_files": "DirectoryFiles",
     "SegmentStatistics.keys": "KeyStatistics",
     "verify_logs": "ScanOptions",
-    "SlicedPartition.headers": "HeaderPass",
 }
 # Only kdump itself builds these: what their constructors take is no user's business.
 RESULTS = {"BatchRun", "FetchDataInfo", "Records", "Report", "SegmentStatistics"}

@@ -13,6 +13,7 @@ import pytest
 
 from interop import lake_recipes
 from kdump.cli import COMMANDS
+from support.spark_session import need_spark
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -32,7 +33,7 @@ def ran(command: str, directory: Path) -> str:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=180,
         check=False,
         env={**os.environ, "PYTHONUTF8": "1"},
     )
@@ -57,6 +58,8 @@ def test_transcripts(transcript: list[tuple[str, str]], tmp_path: Path) -> None:
     for command, expected in transcript:
         if "import duckdb" in command:
             pytest.importorskip("duckdb")
+        if "--master" in command:
+            need_spark()
         lines = ran(command, directory).splitlines()
         for shown, line in zip(expected.splitlines(), lines, strict=False):
             assert line.startswith(shown.removesuffix(" …")) if shown.endswith(" …") else line == shown

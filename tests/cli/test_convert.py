@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kdump import Choice, ConvertOptions, FieldFormat, KdumpError, ReplicaUse, Target, convert_logs, discover
+from kdump import ConvertOptions, FieldFormat, KdumpError, ReplicaUse, Target, convert_logs, discover
 from kdump.cli.convert import command
-from kdump.convert import single_file
+from kdump.convert import output_file as single_file
 from kdump.convert.choice import Included
-from kdump.convert.log_staging import OutputStaging
-from kdump.convert.reader import Isolation
+from kdump.convert.log_output.log_staging import OutputStaging
+from kdump.convert.records.reader import Isolation
 from support import build
 from support.command_runs import lines
 
@@ -188,6 +188,14 @@ def test_a_new_log(kdump: Any, logs: Path, place: Path) -> None:
     assert kdump.inside("convert", str(logs), "-o", str(out), "--to", "log").status == 3
 
 
+def test_a_new_log_of_a_range_of_time(kdump: Any, logs: Path, place: Path) -> None:
+    for time, rows in (("1970-01-01:", 16), (":1970-01-01T00:00", 0)):
+        out = place / str(rows)
+        how = "--to", "log", "--format", "json", "--topic", "orders", "--time", time
+        ran = kdump.inside("convert", str(logs), "-o", str(out), *how)
+        assert (ran.status, lines(ran)[-1]["rows"]) == (0, rows)
+
+
 # ---- what is chosen
 
 
@@ -303,12 +311,50 @@ def test_a_dry_run_writes_nothing(kdump: Any, damaged: Path, place: Path) -> Non
     assert summary["free_bytes"] > 0
 
 
+def test_a_dry_run_of_a_new_log(kdump: Any, logs: Path, place: Path) -> None:
+    out = place / "out"
+    how = "convert", str(logs), "-o", str(out), "--to", "log", "--format"
+    (dry,) = of_type(kdump.inside(*how, "json", "--dry-run"), "summary")
+    assert not out.exists()
+    said = kdump.inside(*how, "text", "--dry-run").text
+    assert f"{dry['bytes']} bytes, would be written (log, all)" in said
+    (summary,) = of_type(kdump.inside(*how, "json", "--jobs", "2"), "summary")
+    assert [summary[name] for name in ("rows", "bytes", "files")] == [dry["rows"], dry["bytes"], 2]
+
+
 def test_copies(kdump: Any, damaged: Path, tmp_path: Path) -> None:
     other = written(tmp_path / "other" / "orders-0", {0: [records(0), records(3)], 6: [records(6, codec="zstd")]})
     how = ("-o", "-", "--to", "ndjson", "--columns", "offset,value", "--partition", "0")
     ran = kdump.inside("convert", str(damaged), str(other), *how)
     assert [json.loads(line)["offset"] for line in ran.text.splitlines()] == list(range(9))
     assert kdump.inside("convert", str(damaged), str(other), *how, "--replica", "refuse").status == 3
+
+
+def test_topics_of_one_name(kdump: Any, tmp_path: Path, place: Path) -> None:
+    """The topic was deleted and created again while a broker was away."""
+    ids = ["AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"]
+    paths = [written(tmp_path / name / "t-0", {0: [records(0)]}) for name in ("a", "b")]
+    for path, topic_id in zip(paths, ids, strict=True):
+        (path / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+    how = "convert", *map(str, paths), "-o"
+    for to in ("csv", "ndjson", "arrow", "log"):
+        out = place / to
+        ran = kdump.inside(*how, str(out), "--to", to)
+        assert (ran.status, out.exists()) == (3, False)
+        assert (
+            f"t-0: topics with the ids {ids[0]} and {ids[1]} have this name; choose one with --topic-id" in ran.problems
+        )
+        assert ("column replica" in ran.problems) == (to != "log")
+        assert kdump.inside(*how, str(out), "--to", to, "--topic-id", ids[1]).status == 0
+        assert out.exists()
+    columns = "--columns", "offset,replica"
+    ran = kdump.inside(*how, "-", "--to", "ndjson", *columns)
+    assert [json.loads(line) for line in ran.text.splitlines()] == [
+        {"offset": offset, "replica": topic_id} for topic_id in ids for offset in range(3)
+    ]
+    assert kdump.inside(*how, str(place / "tables")).status == 1
+    assert len(list((place / "tables").glob("*.parquet"))) == 2
+    assert kdump.inside(*how, "-", "--to", "ndjson", "--topic-id", "other").status == 3
 
 
 def test_an_output_in_the_input(kdump: Any, logs: Path) -> None:
@@ -449,6 +495,6 @@ def test_the_words_of_options_are_those_of_the_library() -> None:
 
 
 def test_a_program_is_told_what_does_not_fit(logs: Path, place: Path) -> None:
-    options = ConvertOptions(Target.LOG, choice=Choice(time=(0, 1)))
-    with pytest.raises(ValueError, match="--time goes with tables"):
+    options = ConvertOptions(Target.LOG, replica=ReplicaUse.ALL)
+    with pytest.raises(ValueError, match="--replica all does not go with --to log"):
         list(convert_logs(discover(logs), place / "out", options))

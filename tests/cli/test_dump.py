@@ -58,6 +58,8 @@ RECORD_FIELDS = [
     "control",
 ]
 CONTROL_FIELDS = ["control_type", "coordinator_epoch", "control_value"]
+DECODED_FIELDS = ["key_decoded", "value_decoded", "decode_problem"]
+DECODED_TOPICS = ("__consumer_offsets", "__transaction_state", "__cluster_metadata", "__share_group_state")
 GAP_FIELDS = ["type", "path", "position", "length", "reason"]
 SUMMARY_FIELDS = ["type", "schema", "command", "exit_status", "seconds"]
 
@@ -168,8 +170,10 @@ def as_expected(line: dict[str, Any]) -> dict[str, Any]:
     if line["type"] == "batch":
         assert list(line) == BATCH_FIELDS
     elif line["type"] == "record":
-        assert list(line) == RECORD_FIELDS + (CONTROL_FIELDS if line["control"] else [])
-        for name in CONTROL_FIELDS if line["control"] else ():
+        decoded = not line["control"] and (line["topic"] or "") in DECODED_TOPICS
+        extra = CONTROL_FIELDS if line["control"] else DECODED_FIELDS if decoded else []
+        assert list(line) == RECORD_FIELDS + extra
+        for name in extra:
             del fields[name]
         fields["key"], fields["value"] = binary(line["key"]), binary(line["value"])
         assert all(list(header) == ["key", "value"] for header in line["headers"])

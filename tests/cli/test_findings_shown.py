@@ -83,7 +83,7 @@ def test_the_level_changes_neither_counts_nor_status(kdump: Any, mixed: Path) ->
 def test_a_healthy_directory_has_its_summary_alone(kdump: Any, tmp_path: Path, output_format: str) -> None:
     write(tmp_path / "d", clean())
     for name in ("d", str(ROOT / "fixtures/segments/segments-0"), str(ROOT / "fixtures/v2-offsets-2.8.2")):
-        ran = kdump("verify", "--deep", "--format", output_format, name, COLUMNS="200")
+        ran = kdump.inside("verify", "--deep", "--format", output_format, name, COLUMNS="200")
         assert (ran.status, ran.text.count("\n")) == (0, 1)
         assert re.fullmatch(r"\d+ files?, \d+ batch.*: 0 errors, 0 warnings, \d+ info", ran.lines[0])
 
@@ -148,7 +148,7 @@ def test_the_number_of_a_file_is_the_number_above_it(kdump: Any, mixed: Path) ->
     for path in (str(mixed), str(ROOT / "fixtures" / "crash"), str(ROOT / "fixtures" / "v2-transactions-1.1.1")):
         above: Counter[str] = Counter()
         files = 0
-        for line in kdump("verify", "-v", "--deep", path).lines:
+        for line in kdump.inside("verify", "-v", "--deep", path).lines:
             if match := LINE.fullmatch(line):
                 above[match[1]] += 1
             elif match := re.match(r"(.+): (\d+) more of", line):
@@ -314,9 +314,9 @@ def test_help_fits_80_columns(kdump: Any, command: list[str]) -> None:
 @pytest.mark.parametrize("term", ["", "dumb", "xterm"])
 def test_colours_in_a_pipe(kdump: Any, logs: Path, term: str) -> None:
     for command in ("verify", "dump", "recover"):
-        ran = kdump(command, "--color", "always", "damaged.log", TERM=term)
+        ran = kdump.inside(command, "--color", "always", "damaged.log", TERM=term)
         assert b"\x1b[1;31m" in ran.out, command
-    assert b"\x1b" not in kdump("verify", "--color", "always", "--format", "text", "damaged.log").out
+    assert b"\x1b" not in kdump.inside("verify", "--color", "always", "--format", "text", "damaged.log").out
 
 
 @pytest.mark.parametrize("command", ["verify", "dump", "recover"])

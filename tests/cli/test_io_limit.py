@@ -6,6 +6,7 @@ import fcntl
 import os
 import struct
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 
 from kdump.cli import run
 from kdump.storage.page_cache import resident_pages
-from kdump.storage.read_policy import ReadLimit
+from kdump.storage.read_policy import PolicySource, ReadLimit, ReadPolicy
+from kdump.storage.source import FileSource
 from support import build
 from support.command_runs import unwatched
 
@@ -68,6 +70,44 @@ def test_each_byte_counts_once_against_the_rate(
     assert run([*options, "--jobs", "1", "--io-limit", "1m", "--no-progress", str(path)]) < 2
     assert 1 <= sum(taken) / path.stat().st_size < 1.1
     assert max(taken) <= (1 << 20) + len(batch)
+
+
+@pytest.mark.parametrize("to", ["parquet", "csv", "log"])
+def test_a_conversion_reads_nothing_beside_the_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str) -> None:
+    """Nor what decides the order of the logs, their transactions and their copies."""
+    log = [
+        build.batch([build.record(b"k", b"v" * 500)] * 10, base_offset=10 * at, producer_id=1, producer_epoch=0,
+                    base_sequence=10 * at, transactional=True)
+        for at in range(9)
+    ]  # fmt: skip
+    log.append(build.marker("COMMIT", base_offset=90, producer_id=1))
+    damaged = bytearray(b"".join(log))
+    damaged[7000] ^= 1
+    for name, data in (("a", bytes(damaged)), ("b", b"".join(log)), ("c", b"".join(reversed(log)))):
+        path = tmp_path / "logs" / name / ("other-0" if name == "c" else "t-0") / f"{0:020}.log"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+    opened: list[str] = []
+    limited: list[str] = []
+    begin, begin_limited = FileSource.__init__, PolicySource.__init__
+
+    def watched(self: FileSource, path: str) -> None:
+        if path.endswith(".log") and str(tmp_path / "logs") in path:
+            opened.append(path)
+        begin(self, path)
+
+    def watched_limited(self: PolicySource, path: str, policy: ReadPolicy) -> None:
+        assert policy.bytes_per_second == 100 << 20
+        limited.append(path)
+        begin_limited(self, path, policy)
+
+    monkeypatch.setattr(FileSource, "__init__", watched)
+    monkeypatch.setattr(PolicySource, "__init__", watched_limited)
+    place = tempfile.mkdtemp(dir=tmp_path)
+    how = "--to", to, "-o", f"{place}/out", "--jobs", "1", "--io-limit", "100m", "--no-progress"
+    assert run(["convert", *how, str(tmp_path / "logs")]) < 2
+    assert opened
+    assert opened == limited
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops pages")

@@ -90,4 +90,6 @@ def test_the_pages_are_installed_with_the_package(tmp_path: Path) -> None:
         files = tomllib.load(file)["tool"]["setuptools"]["data-files"]
     assert {
         folder: sorted(path.name for one in globs for path in ROOT.glob(one)) for folder, globs in files.items()
-    } == {"share/man/man1": sorted(manual.pages())}
+    } == {
+        f"share/man/man{section}": sorted(name for name in manual.pages() if name.endswith(section)) for section in "17"
+    }

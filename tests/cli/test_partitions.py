@@ -375,8 +375,8 @@ def test_live_looks_again_at_what_it_was_asked_for(kdump: Any, tmp_path: Path) -
     """A second look does not bring the companions back that were not wanted."""
     files = flipped(changed(clean(), {f"t-0/{B}.index": b"junk"}), f"t-0/{C}.log", 70)
     write(tmp_path / "d", files)
-    assert "index/torn" in shown(kdump("verify", "--format", "json", "--live", "d/t-0"))
-    ran = kdump("verify", "--format", "json", "--live", "--no-companions", "d/t-0")
+    assert "index/torn" in shown(kdump.inside("verify", "--format", "json", "--live", "d/t-0"))
+    ran = kdump.inside("verify", "--format", "json", "--live", "--no-companions", "d/t-0")
     assert shown(ran) == ["batch/crc"]
 
 

@@ -18,6 +18,7 @@ import pytest
 from kdump.storage.discovery import discover, log_files
 from kdump.storage.partition import LogFile, Partition
 from support import build
+from support.command_runs import run_inside
 
 CLEAN = build.segment(
     build.batch([build.record(b"k", b"v")] * 3), build.batch([build.record(b"k", b"v")], base_offset=3, codec="lz4")
@@ -127,7 +128,7 @@ def test_directories(kdump: Any, tmp_path: Path) -> None:
         *(name for name in expected if "topic-10" in name),
         *(name for name in expected if "topic-0" in name),
     ]
-    ran = kdump("verify", "--format", "json", "data")
+    ran = kdump.inside("verify", "--format", "json", "data")
     assert (ran.status, summary(ran)["files"], summary(ran)["segments"], summary(ran)["bytes"]) == (
         1,  # offsets between the segments are missing
         9,
@@ -325,9 +326,9 @@ def test_no_permission(kdump: Any, tmp_path: Path) -> None:
 
 def test_an_empty_file_is_clean(kdump: Any, tmp_path: Path) -> None:
     (tmp_path / "0.log").touch()
-    ran = kdump("verify", "--format", "json", "0.log")
+    ran = kdump.inside("verify", "--format", "json", "0.log")
     assert (ran.status, summary(ran)["files"], summary(ran)["batches"], summary(ran)["records"]) == (0, 1, 0, 0)
-    ran = kdump("dump", "0.log")
+    ran = kdump.inside("dump", "0.log")
     assert (ran.status, ran.out) == (0, b"file 0.log\n")
 
 
@@ -475,12 +476,11 @@ def test_a_recovery_in_a_hostile_directory(tmp_path: Path, name: str) -> None:
     log.write_bytes(CLEAN[:-1])
     for output_format in ("text", "terminal", "json"):
         for options in ([], ["--truncate", "--from", "all"], ["--undo"]):
-            words = [sys.executable, "-P", "-m", "kdump", "recover", "--format", output_format, *options, name]
-            ran = subprocess.run(words, cwd=tmp_path, capture_output=True, check=False)
-            assert ran.returncode in (0, 1, 4), ran.stderr
-            assert harmless(ran.stdout + ran.stderr)
+            ran = run_inside(tmp_path, "recover", "--format", output_format, *options, name)
+            assert ran.status in (0, 1, 4), ran.problems
+            assert harmless(ran.out + ran.err)
             if not options and output_format == "text":
-                shown = ran.stdout.decode().rpartition("next: kdump ")[2]
+                shown = ran.out.decode().rpartition("next: kdump ")[2]
                 read = subprocess.run(["bash", "-c", f"printf '%s\\0' {shown}"], capture_output=True, check=True)
                 assert read.stdout.split(b"\0")[-2] == os.fsencode(name)
     assert log.read_bytes() == CLEAN[:-1]

@@ -95,37 +95,37 @@ def test_the_number_of_processes_changes_nothing(kdump: Any) -> None:
 def test_damage_makes_the_status_1(kdump: Any, log_directory: Path) -> None:
     path = log_directory / "orders-0" / f"{0:020}.log"
     path.write_bytes(path.read_bytes() + b"\xff" * 100 + one(5))
-    ran = kdump("stat", "--format", "json", str(log_directory))
+    ran = kdump.inside("stat", "--format", "json", str(log_directory))
     assert ran.status == 1
     (orders,) = [line for line in rows_of(ran, "partition") if line["topic"] == "orders" and line["partition"] == 0]
     assert orders["damage"]["stretches"] == 1
     assert orders["damage"]["bytes"] == 100
     assert orders["damage"]["first"][0]["position"] == 2 * len(one())
     assert orders["batches"] == 4  # those after the damage too
-    assert b"kdump verify" in kdump("stat", "--format", "terminal", str(log_directory)).out
+    assert b"kdump verify" in kdump.inside("stat", "--format", "terminal", str(log_directory)).out
 
 
 def test_a_wrong_checksum_needs_deep(kdump: Any, log_directory: Path) -> None:
     path = log_directory / "orders-1" / f"{0:020}.log"
     path.write_bytes(one(0, crc=1) + one(1))
-    shallow = kdump("stat", "--format", "terminal", str(log_directory))
+    shallow = kdump.inside("stat", "--format", "terminal", str(log_directory))
     assert shallow.status == 0
     assert b"checksums were not checked" in shallow.out
     assert b"clean" not in shallow.out
-    assert kdump("stat", "--deep", str(log_directory)).status == 1
+    assert kdump.inside("stat", "--deep", str(log_directory)).status == 1
 
 
 def test_what_cannot_be_read_makes_the_status_3(kdump: Any, log_directory: Path, tmp_path: Path) -> None:
-    ran = kdump("stat", str(log_directory), "missing")
+    ran = kdump.inside("stat", str(log_directory), "missing")
     assert ran.status == 3
     assert b"missing: no such file" in ran.err
     assert b"topic=orders" in ran.out
     (tmp_path / "nothing").mkdir()
-    empty = kdump("stat", "nothing")
+    empty = kdump.inside("stat", "nothing")
     assert (empty.status, empty.out) == (3, b"")
     assert b"nothing" in empty.err
     (tmp_path / "x.index").write_bytes(b"")
-    assert kdump("stat", "/dev/null").status == 3
+    assert kdump.inside("stat", "/dev/null").status == 3
 
 
 def test_every_file_counts_once(kdump: Any, log_directory: Path) -> None:
@@ -145,7 +145,7 @@ def test_every_file_counts_once(kdump: Any, log_directory: Path) -> None:
         (log_directory / name).write_bytes(bytes(size))
     (log_directory / "backup" / "orders-9").mkdir()
     (log_directory / "backup" / "orders-9" / f"{0:020}.log").write_bytes(one())
-    ran = kdump("stat", "--format", "json", str(log_directory))
+    ran = kdump.inside("stat", "--format", "json", str(log_directory))
     assert ran.status == 0
     (total,), (directory,) = rows_of(ran, "total"), rows_of(ran, "log_directory")
     files = [path.stat() for path in log_directory.rglob("*") if path.is_file()]
@@ -154,7 +154,7 @@ def test_every_file_counts_once(kdump: Any, log_directory: Path) -> None:
     assert [total[f"{name}_bytes"] for name in ("deleted", "stray", "future", "undo")] == [3770, 900, 40, 500]
     assert directory["root_bytes"] == len("version=1\n") + 10_000 + 100 + 33
     assert directory["volume_used_bytes"] <= directory["volume_bytes"]
-    text = kdump("stat", "--format", "terminal", str(log_directory)).out.decode()
+    text = kdump.inside("stat", "--format", "terminal", str(log_directory)).out.decode()
     for words in (
         "being deleted 3.7 KiB",
         "stray 900 bytes",
@@ -162,7 +162,7 @@ def test_every_file_counts_once(kdump: Any, log_directory: Path) -> None:
         "beside the partitions 9.9 KiB",
     ):
         assert words in text
-    assert rows_of(kdump("stat", "--format", "json", str(log_directory / "orders-0")), "log_directory") == []
+    assert rows_of(kdump.inside("stat", "--format", "json", str(log_directory / "orders-0")), "log_directory") == []
 
 
 def test_standard_input(kdump: Any) -> None:
@@ -172,7 +172,7 @@ def test_standard_input(kdump: Any) -> None:
 
 
 def test_quiet(kdump: Any, log_directory: Path) -> None:
-    ran = kdump("stat", "-q", "--format", "json", str(log_directory))
+    ran = kdump.inside("stat", "-q", "--format", "json", str(log_directory))
     assert {line["type"] for line in lines(ran)} == {"log_directory", "topic", "partition", "codec", "magic"}
 
 
@@ -242,7 +242,7 @@ def test_buckets(kdump: Any, log_directory: Path) -> None:
 
 def test_reports(kdump: Any, log_directory: Path) -> None:
     options = ("--retention", "--retention-bytes", "1", "--compaction", "--upgrade", "--free", "1k")
-    ran = kdump("stat", *options, "--format", "json", str(log_directory))
+    ran = kdump.inside("stat", *options, "--format", "json", str(log_directory))
     assert ran.status == 0
     (orders,) = [line for line in rows_of(ran, "partition") if line["topic"] == "orders" and line["partition"] == 0]
     assert orders["retention"]["settings"]["retention_bytes"] == 1
@@ -253,7 +253,7 @@ def test_reports(kdump: Any, log_directory: Path) -> None:
     assert orders["compaction"]["first_dirty_offset"] == 0
     assert orders["upgrade"]["ready"] is True
     assert rows_of(ran, "total")[0]["free"]["wanted_bytes"] == 1024
-    text = kdump("stat", *options, "--format", "terminal", str(log_directory)).out.decode()
+    text = kdump.inside("stat", *options, "--format", "terminal", str(log_directory)).out.decode()
     for words in ("retention deletes", "the log cleaner compacts", "no messages of old formats", "to free"):
         assert words in text
 
@@ -343,7 +343,7 @@ def test_an_open_transaction_stops_the_cleaner(kdump: Any, tmp_path: Path) -> No
             held = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
             data = build.batch([build.record(b"k", b"v")], base_offset=base, **(held if name == "held-0" else {}))
             (tmp_path / name / f"{base:020}.log").write_bytes(data)
-    text = kdump("stat", "--compaction", "--format", "terminal", str(tmp_path)).out.decode()
+    text = kdump.inside("stat", "--compaction", "--format", "terminal", str(tmp_path)).out.decode()
     starts = {name: line for line in text.splitlines() for name in ("held-0", "free-0") if line.startswith(name)}
     assert "no: an open transaction" in starts["held-0"]
     assert "yes" in starts["free-0"]
@@ -354,7 +354,7 @@ def test_deep(kdump: Any, tmp_path: Path) -> None:
         (tmp_path / f"keys-{number}").mkdir()
         items = [build.record(b"key-%d" % (at % 10), b'{"n":1}' if at else None) for at in range(100)]
         (tmp_path / f"keys-{number}" / f"{0:020}.log").write_bytes(build.batch(items, codec="gzip"))
-    ran = kdump("stat", "--deep", "--format", "json", str(tmp_path))
+    ran = kdump.inside("stat", "--deep", "--format", "json", str(tmp_path))
     assert ran.status == 0
     for line in rows_of(ran, "partition"):
         assert (line["keys"]["distinct"], line["opened"]["records"]) == (
@@ -370,10 +370,12 @@ def test_deep(kdump: Any, tmp_path: Path) -> None:
     assert topic["opened"]["codecs"]["gzip"]["ratio"] > 1
     assert topic["partitioner"]["keys"] == 20
     assert rows_of(ran, "total")[0]["deep"] is True
-    text = kdump("stat", "--deep", "--format", "terminal", str(tmp_path)).out.decode()
+    text = kdump.inside("stat", "--deep", "--format", "terminal", str(tmp_path)).out.decode()
     assert "every checksum and every record was checked: no damage" in text
     assert "keys that are where the partitioner puts them" in text
-    table = list(csv.DictReader(io.StringIO(kdump("stat", "--deep", "--format", "csv", str(tmp_path)).out.decode())))
+    table = list(
+        csv.DictReader(io.StringIO(kdump.inside("stat", "--deep", "--format", "csv", str(tmp_path)).out.decode()))
+    )
     assert table[0]["opened.records"] == "200"
 
 

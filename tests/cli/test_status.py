@@ -36,12 +36,12 @@ def test_fail_on(kdump: Any, logs: Path, name: str, threshold: str | None) -> No
 
 @pytest.mark.parametrize("name", FINDINGS)
 def test_status_of_the_process(kdump: Any, logs: Path, name: str) -> None:
-    assert kdump("verify", name).status == (1 if name == "damaged.log" else 0)
+    assert kdump.inside("verify", name).status == (1 if name == "damaged.log" else 0)
 
 
 def test_dump_meets_damage(kdump: Any, logs: Path) -> None:
     assert kdump("dump", "clean.log").status == 0
-    ran = kdump("dump", "damaged.log")
+    ran = kdump.inside("dump", "damaged.log")
     assert ran.status == 1
     assert "DAMAGED=batch/crc" in ran.text
     assert kdump.inside("dump", "--fail-on", "never", "damaged.log").status == 0
@@ -98,7 +98,7 @@ def test_usage(kdump: Any, logs: Path, arguments: list[str]) -> None:
 
 
 def test_usage_of_the_process(kdump: Any) -> None:
-    ran = kdump("verify", "--no-such-option", "clean.log")
+    ran = kdump.inside("verify", "--no-such-option", "clean.log")
     assert (ran.status, ran.out) == (2, b"")
     assert ran.problems.startswith("Usage: kdump verify [OPTIONS] PATH...\n")
     assert "--no-such-option" in ran.problems.splitlines()[-1]
@@ -112,7 +112,7 @@ def test_could_not_read_and_the_others_are_done(kdump: Any, logs: Path, command:
     (logs / "loop.log").symlink_to("loop.log")
     (logs / "no-logs").mkdir()
     (logs / "no-logs" / "notes.txt").write_text("version=1\n")
-    ran = kdump(command, "--format", "json", bad, "clean.log")
+    ran = kdump.inside(command, "--format", "json", bad, "clean.log")
     alone = kdump.inside(command, "--format", "json", bad)
     assert alone.status == 3
     assert alone.problems.startswith(f"kdump: {bad}: ")
@@ -128,7 +128,7 @@ def test_could_not_read_and_the_others_are_done(kdump: Any, logs: Path, command:
 
 
 def test_could_not_read_is_above_damage(kdump: Any, logs: Path) -> None:
-    ran = kdump("verify", "damaged.log", "missing.log", "warned.log")
+    ran = kdump.inside("verify", "damaged.log", "missing.log", "warned.log")
     assert ran.status == 3
     assert "error batch/crc" in ran.text
     assert "warning offset/gap" in ran.text

@@ -8,6 +8,7 @@ import os
 import pty
 import subprocess
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ import pytest
 
 from kdump.cli.streams import CompleteWriter
 from support import build
+from support.laws import sampled
 
-UNBUFFERED = pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+BUFFERS = ["", "1"]
+UNBUFFERED = pytest.mark.parametrize("unbuffered", BUFFERS, ids=["buffered", "unbuffered"])
 RUNS = [
     ["dump", "long.log"],
     ["dump", "--format", "json", "long.log"],
@@ -39,8 +42,8 @@ def long_log(logs: Path) -> Path:
     return logs
 
 
-@UNBUFFERED
-@pytest.mark.parametrize("arguments", RUNS, ids=" ".join)
+@pytest.mark.laws
+@pytest.mark.parametrize(("arguments", "unbuffered"), sampled(product(RUNS, BUFFERS), 3))
 def test_a_full_disk(kdump: Any, long_log: Path, arguments: list[str], unbuffered: str) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
@@ -71,8 +74,8 @@ def test_a_disk_that_is_full_for_standard_error(kdump: Any, logs: Path, unbuffer
         assert done.returncode == 3, arguments
 
 
-@UNBUFFERED
-@pytest.mark.parametrize("arguments", RUNS[:6], ids=" ".join)
+@pytest.mark.laws
+@pytest.mark.parametrize(("arguments", "unbuffered"), sampled(product(RUNS[:6], BUFFERS), 3))
 def test_a_pipe_that_does_not_block(kdump: Any, long_log: Path, arguments: list[str], unbuffered: str) -> None:
     whole = kdump(*arguments)
     reader, writer = os.pipe()

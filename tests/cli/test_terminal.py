@@ -138,6 +138,14 @@ def test_progress_when_it_is_wanted(kdump: Any, logs: Path) -> None:
     assert kdump.inside("verify", "--progress", "clean.log").err.startswith(b"kdump: ")
 
 
+def test_the_phases_of_a_conversion(kdump: Any, logs: Path) -> None:
+    ran = kdump("convert", "--progress", "-q", "topic-0", "-o", "-", "--to", "csv")
+    size = sum(log.stat().st_size for log in (logs / "topic-0").glob("*.log"))
+    lines = ran.problems.splitlines()
+    assert lines[0] == "kdump: preparing topic-0"
+    assert re.fullmatch(rf"kdump: {size} of {size} bytes, 100 %, \d+ MiB/s", lines[1])
+
+
 def test_progress_never_mixes_with_the_output(kdump: Any, logs: Path) -> None:
     quiet = kdump("verify", "--no-progress", "-q", "damaged.log", "warned.log")
     loud = kdump("verify", "--progress", "-q", "damaged.log", "warned.log")

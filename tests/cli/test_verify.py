@@ -109,7 +109,7 @@ def test_lines_of_json(kdump: Any, several: str) -> None:
 
 
 def test_lines_of_text(kdump: Any, several: str) -> None:
-    ran = kdump("verify", "--deep", "--level", "info", several)
+    ran = kdump.inside("verify", "--deep", "--level", "info", several)
     *found, summary, following = ran.lines
     for line in found:
         match = re.fullmatch(r"(.+?):(\d+): (\w+) ([\w-]+/[\w-]+): (.+)", line)
@@ -275,13 +275,13 @@ def test_jobs_change_nothing(kdump: Any, large: Path, jobs: str) -> None:
 
 
 def test_explain_needs_no_path(kdump: Any) -> None:
-    ran = kdump("verify", "--explain", "tail/torn")
+    ran = kdump.inside("verify", "--explain", "tail/torn")
     assert (ran.status, ran.err) == (0, b"")
     assert ran.lines[0] == "tail/torn (error): The last batch is incomplete"
 
 
 def test_explain_without_a_code_lists_the_catalogue(kdump: Any) -> None:
-    ran = kdump("verify", "--explain")
+    ran = kdump.inside("verify", "--explain")
     assert (ran.status, ran.err) == (0, b"")
     assert [line.split()[:2] for line in ran.lines] == [
         [entry.code, entry.severity.word] for entry in CATALOGUE.values()

@@ -24,7 +24,7 @@ from support.damage import NotApplicable
 
 LOADER = Path(__file__).with_name("Loader.java")
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
-SEEDS = int(os.environ.get("KDUMP_BROKER_SEEDS", "4"))
+SEEDS = int(os.environ.get("KDUMP_BROKER_SEEDS", "2"))
 MUTATED = int(os.environ.get("KDUMP_BROKER_MUTATED", "1500"))
 MEMORY = Path("/dev/shm")  # the loader syncs every file that it closes
 

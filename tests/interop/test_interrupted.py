@@ -7,7 +7,7 @@ import json
 import shutil
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -27,6 +27,7 @@ def misnamed() -> Files:
     return {**files, f"{stem(23)}.log": recovery_plans.PARTITION[f"{C}.log"], f"{stem(23)}.index": b""}
 
 
+STOPS = ("clean", "unclean")
 LOADER = Path(__file__).with_name("Loader.java")
 FLIPPED = bytearray(recovery_plans.PARTITION[f"{B}.log"])  # type: ignore[arg-type]
 FLIPPED[len(FLIPPED) // 2] ^= 1
@@ -68,13 +69,45 @@ def states(directory: Path, place: Path, case: recovery_plans.Case) -> list[Path
     return found
 
 
-def loaded(kafka: ModuleType, directories: list[Path], *more: str) -> list[dict[str, Any]]:
+class Interrupted(NamedTuple):
+    """A recovery that ends before every change of a name: the directories that it leaves, the last one complete, and a
+    copy of the first one for a start of its own."""
+
+    before: set[bytes]
+    left: list[Path]
+    first: Path
+
+
+def interrupted(case: str, room: Path) -> Interrupted:
+    directory = recovery_plans.write(CASES[case], room)
+    before = batches(directory)
+    left = states(directory, room / "states", CASES[case])
+    return Interrupted(before, left, Path(shutil.copytree(left[0], room / "first" / directory.name)))
+
+
+Answers = dict[Path, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def recoveries(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Interrupted]:
+    return {
+        (stop, case): interrupted(case, tmp_path_factory.mktemp(f"{stop}-{case}")) for stop in STOPS for case in CASES
+    }
+
+
+@pytest.fixture(scope="module")
+def answers(kafka: ModuleType, recoveries: dict[tuple[str, str], Interrupted]) -> Answers:
+    """What a broker's log loader makes of every directory, all in one run of it."""
+    starts = {}
+    for (stop, _), recovery in recoveries.items():
+        starts[recovery.first] = ()
+        starts |= dict.fromkeys(recovery.left, ("clean",) if stop == "clean" else ())
     lines = "".join(
-        "\t".join((str(directory), "0", "0", str(NOW_MS), "4096", *more)) + "\n" for directory in directories
+        "\t".join((str(place), "0", "0", str(NOW_MS), "4096", *more)) + "\n" for place, more in starts.items()
     )
     quiet = ("-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
     done = kafka.run_source(kafka.NEWEST, LOADER, stdin=lines.encode(), flags=quiet)
-    return [json.loads(line) for line in done.stdout.decode().splitlines()]
+    return dict(zip(starts, map(json.loads, done.stdout.decode().splitlines()), strict=True))
 
 
 def batches(directory: Path) -> set[bytes]:
@@ -90,15 +123,15 @@ def batches(directory: Path) -> set[bytes]:
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("stop", ["clean", "unclean"])
-def test_a_broker_starts_in_the_middle(kafka: ModuleType, tmp_path: Path, case: str, stop: str) -> None:
-    directory = recovery_plans.write(CASES[case], tmp_path)
-    before = batches(directory)
-    found = states(directory, tmp_path / "states", CASES[case])
-    (first,) = loaded(kafka, [Path(shutil.copytree(found[0], tmp_path / "first" / directory.name))])
-    answers = loaded(kafka, found, *([stop] if stop == "clean" else []))
-    assert len(answers) == len(found) > 9
-    for number, (answer, place) in enumerate(zip(answers, found, strict=True)):
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_broker_starts_in_the_middle(
+    recoveries: dict[tuple[str, str], Interrupted], answers: Answers, case: str, stop: str
+) -> None:
+    before, found, copy = recoveries[stop, case]
+    first = answers[copy]
+    assert len(found) > 9
+    for number, place in enumerate(found):
+        answer = answers[place]
         # What a broker refuses when it looks, it may refuse until the recovery has come to it.
         assert answer["loaded"] or answer["exception"] == first.get("exception"), (number, answer)
         assert batches(place) <= before
@@ -112,4 +145,4 @@ def test_a_broker_starts_in_the_middle(kafka: ModuleType, tmp_path: Path, case: 
         # is.
         if answer["loaded"] and "index/padding" not in wrong:
             assert not wrong, (number, wrong)
-    assert answers[-1]["loaded"]
+    assert answers[found[-1]]["loaded"]

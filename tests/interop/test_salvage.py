@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
-from interop.clients import Client
+from interop.clients import Client, records
 from interop.damaged_partitions import Case, damaged, load, mutated, room
 from kdump.recover.plan import SALVAGE, RecoverOptions
 from support import oracle
@@ -105,27 +105,35 @@ def test_a_lost_abort_marker(kafka: ModuleType, tmp_path: Path, clean: bool, und
             (broker.logs / ".kafka_cleanshutdown").unlink()
         broker.start()
 
-        assert client.read("read_uncommitted", *WRITTEN) == surviving
+        uncommitted, committed_read = (
+            records(lines, tuple(WRITTEN))
+            for lines in client.run(*(("read", level, *WRITTEN) for level in ("read_uncommitted", "read_committed")))
+        )
+        assert uncommitted == surviving
         reported = re.findall(r"abort --topic (\S+) --partition (\d+) --start-offset (\d+)", said)
         # The plan names it, and so does a finding of the result.
         hanging = [(f"{topic}-{partition}", start) for topic, partition, start in dict.fromkeys(reported)]
         assert [name for name, _ in hanging] == (["hangs-0"] if undecided == "keep" else [])
         committed = {
-            name: {offset: text for offset, text in records.items() if text.startswith("committed")}
-            for name, records in surviving.items()
+            name: {offset: text for offset, text in left.items() if text.startswith("committed")}
+            for name, left in surviving.items()
         }
         first = {name: int(start) for name, start in hanging}
-        for name, read in client.read("read_committed", *WRITTEN).items():
+        for name, read in committed_read.items():
             end = first.get(name, 1 << 63)
             assert read == {offset: text for offset, text in committed[name].items() if offset < end}, name
-        for name, start in hanging:
-            assert client.run(("abort", name, start)) == [["aborted"]]
-        assert client.read("read_committed", *WRITTEN) == committed
         # It goes on, and nothing that comes later is hidden.
-        client.write(*(f"{name}:aC2 bA1 aA1 bC1" for name in WRITTEN))
-        after = client.read("read_committed", *WRITTEN)
+        *aborted, then, _, later = client.run(
+            *(("abort", name, start) for name, start in hanging),
+            ("read", "read_committed", *WRITTEN),
+            ("write", *(f"{name}:aC2 bA1 aA1 bC1" for name in WRITTEN)),
+            ("read", "read_committed", *WRITTEN),
+        )
+        assert aborted == [["aborted"] for _ in hanging]
+        assert records(then, tuple(WRITTEN)) == committed
+        after = records(later, tuple(WRITTEN))
         assert all(len(after[name]) == len(committed[name]) + 9 for name in WRITTEN)
-        assert not any(text.startswith("aborted") for records in after.values() for text in records.values())
+        assert not any(text.startswith("aborted") for texts in after.values() for text in texts.values())
 
 
 def refused(kafka: ModuleType, room: Path, cases: list[Case]) -> list[str]:

@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -20,7 +17,8 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-KDUMP = Path(sys.executable).with_name("kdump")
+from support.command_runs import run_inside
+
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 VERSION = "0.1.0"
 RUNS = FIXTURES / f"runs-{VERSION}"
@@ -37,13 +35,6 @@ Tree = dict[str, tuple[bytes, int]]
 def manifest() -> dict[str, Any]:
     found: dict[str, Any] = json.loads((RUNS / "runs.json").read_text(encoding="utf-8"))
     return found
-
-
-def run_kdump(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("KDUMP", "PYTHON"))}
-    return subprocess.run(
-        [KDUMP, *arguments], cwd=directory, capture_output=True, text=True, timeout=60, env=environment, check=False
-    )
 
 
 def unpack(name: str, place: Path, *, copied: bool = False) -> Path:
@@ -112,14 +103,14 @@ def states(directory: Path) -> list[str]:
 
 def unfinished(directory: Path) -> bool:
     """Whether verify reports a run that is neither finished nor taken back."""
-    ran = run_kdump(directory.parent, "verify", "--format", "json", directory.name)
-    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    ran = run_inside(directory.parent, "verify", "--format", "json", directory.name)
+    lines = [json.loads(line) for line in ran.text.splitlines()]
     return any(line.get("code") == "undo/unfinished" for line in lines)
 
 
 def take_back(directory: Path) -> None:
-    ran = run_kdump(directory.parent, "recover", "--undo", directory.name)
-    assert ran.returncode == 0, ran.stderr
+    ran = run_inside(directory.parent, "recover", "--undo", directory.name)
+    assert ran.status == 0, ran.problems
     assert not list(directory.rglob(".kdump-undo*"))
 
 
@@ -161,8 +152,8 @@ def test_a_run_is_taken_back_in_a_copy(name: str, tmp_path: Path) -> None:
 def test_a_run_is_resumed(name: str, copied: bool, tmp_path: Path) -> None:
     original = original_of(name, tmp_path)
     directory = unpack(name, tmp_path / "run", copied=copied)
-    ran = run_kdump(directory.parent, "recover", "--resume", directory.name)
-    assert ran.returncode in (0, 1), ran.stderr  # 1: a verify afterwards finds what a recovery leaves
+    ran = run_inside(directory.parent, "recover", "--resume", directory.name)
+    assert ran.status in (0, 1), ran.problems  # 1: a verify afterwards finds what a recovery leaves
     assert checksums(tree(directory)) == resumed(name, original)
     assert {*states(directory)} <= {"applied"}
     if states(directory) and not copied:
@@ -174,8 +165,8 @@ def test_a_run_is_resumed(name: str, copied: bool, tmp_path: Path) -> None:
 def test_there_is_nothing_to_resume_of_an_applied_run(kind: str, tmp_path: Path) -> None:
     directory = unpack(f"{kind}-applied", tmp_path)
     before = tree(directory, own=True)
-    ran = run_kdump(tmp_path, "recover", "--resume", directory.name)
-    assert ran.returncode == 3
+    ran = run_inside(tmp_path, "recover", "--resume", directory.name)
+    assert ran.status == 3
     assert tree(directory, own=True) == before
     assert checksums(tree(directory)) == resumed(f"{kind}-applied", original_of(f"{kind}-applied", tmp_path))
 
@@ -197,12 +188,12 @@ def test_a_saved_plan_is_applied(strategy: str, tmp_path: Path) -> None:
     directory = unpack("original-transfers-0", tmp_path)
     original = tree(directory, own=True)
     (tmp_path / "plan").write_text(plan_for(strategy, directory), encoding="utf-8")
-    ran = run_kdump(tmp_path, "recover", "--plan", "plan", "--format", "json")
-    if ran.returncode == 3:
-        assert VERSION in ran.stderr
+    ran = run_inside(tmp_path, "recover", "--plan", "plan", "--format", "json")
+    if ran.status == 3:
+        assert VERSION in ran.problems
         assert tree(directory, own=True) == original
         return
-    assert ran.returncode in (0, 1, 4), ran.stderr
+    assert ran.status in (0, 1, 4), ran.problems
     assert checksums(tree(directory)) == resumed(f"{strategy}-applied", original)
     take_back(directory)
     assert tree(directory, own=True) == original
@@ -213,7 +204,7 @@ def test_a_saved_plan_is_not_for_a_copy(strategy: str, tmp_path: Path) -> None:
     """There no file is the one that the plan was made for."""
     directory = unpack("original-transfers-0", tmp_path)
     original = tree(directory, own=True)
-    ran = run_kdump(tmp_path, "recover", "--plan", str(RUNS / f"{strategy}.plan"))
-    assert ran.returncode == 3
-    assert "Traceback" not in ran.stderr
+    ran = run_inside(tmp_path, "recover", "--plan", str(RUNS / f"{strategy}.plan"))
+    assert ran.status == 3
+    assert "Traceback" not in ran.problems
     assert tree(directory, own=True) == original

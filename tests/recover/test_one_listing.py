@@ -26,6 +26,7 @@ from kdump.verify import verify
 from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import Report
 from kdump.verify.scan import ScanTask
+from support.cases import each
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 PARTITIONS = sorted({path.parent for path in FIXTURES.glob("*/*/*.log")})
@@ -138,7 +139,7 @@ def same_as_listed_again(path: Path) -> DirectoryFiles:
     return files
 
 
-@pytest.mark.parametrize("path", PARTITIONS, ids=lambda path: f"{path.parent.name}/{path.name}")
+@each("path", PARTITIONS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_the_files_are_those_of_another_listing(path: Path) -> None:
     files = same_as_listed_again(path)
     assert list(files.stamps) == list(read_stamps(str(path)))

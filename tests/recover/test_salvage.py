@@ -127,13 +127,14 @@ CUTTING = frozenset(
 """Damages that leave less than all but one batch."""
 
 
+@pytest.mark.laws
 def test_one_damage_costs_one_batch(tmp_path: Path) -> None:
     """What a damage left of the batches that a broker wrote is kept, but for one that it moved or contradicts."""
     names = [
         name for name in sorted(damage_partition.DAMAGES) if name not in CUTTING and name[:3] not in ("odd", "lef")
     ]
     places, wrong = broker_built(), []
-    for number in range(400):
+    for number in range(examples(800)):
         rng = random.Random(number)
         place, name = rng.choice(places), rng.choice(names)
         directory = tmp_path / place.name
@@ -158,6 +159,7 @@ def assert_agreed(wrong: dict[str, list[str]], runs: int, at_least: int) -> None
     assert runs >= at_least
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("times", [1, 3])
 def test_damaged_directories_of_brokers(tmp_path: Path, times: int) -> None:
     wrong, runs = {}, 0
@@ -196,9 +198,10 @@ def test_every_damage_of_a_segment(tmp_path: Path, name: str) -> None:
     assert_agreed(wrong, 0, 0)
 
 
+@pytest.mark.laws
 def test_any_bytes(tmp_path: Path) -> None:
     wrong: dict[str, list[str]] = {}
-    for number in range(150):
+    for number in range(examples(300)):
         rng = random.Random(number)
         segments = build.partition(rng, batches=25, removed=rng.choice((0, 0, 0.3)))
         logs = {}
@@ -656,12 +659,13 @@ def markers_by(rng: random.Random, chance: float) -> Callable[[Own], bool]:
     return lambda own: own.batch.control and rng.random() < chance
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("undecided", ["keep", "drop"])
 def test_no_aborted_record_is_ever_read(tmp_path: Path, undecided: str) -> None:
     """Whatever markers are lost, by the transaction indexes as they are left and as a broker rebuilds them; and what
     is committed for sure is read."""
     lost = hanging = 0
-    for seed in range(150):
+    for seed in range(examples(300)):
         rng = random.Random(seed)
         writer = histories(rng)
         spoilt = spoil(tmp_path / "p-0", writer, markers_by(rng, rng.choice((0.1, 0.3, 0.6))))
@@ -693,8 +697,8 @@ def test_no_aborted_record_is_ever_read(tmp_path: Path, undecided: str) -> None:
             assert not any(one.ends == "open" and not one.dropped for one in found.undecided)
         lost += bool(found.undecided)
         hanging += any("kafka-transactions.sh" in one for one in found.sentences)
-    assert lost > 100
-    assert undecided == "drop" or hanging > 30
+    assert lost > examples(200)
+    assert undecided == "drop" or hanging > examples(60)
 
 
 def transactions(*what: tuple[int, str], **how: object) -> Writer:

@@ -25,11 +25,12 @@ from kdump.recover.salvage.result import SalvageResult
 from support import build, damage_partition, oracle
 from support.damage import NotApplicable
 from support.expected_files import NOW_MS, left_by, planned, put
+from support.laws import examples
 from support.salvage_faults import FIELDS, FIXTURES, MEMORY, Flip, LogCopy, partitions, without_sector, zeroed
 from support.salvage_oracle import Own, files, salvaged, valid, written
 
 ALL = os.environ.get("KDUMP_LAWS") == "all"
-SHARE = 14
+SHARE = examples(28)
 """Flips of each magic, codec and field in a default run."""
 SECTOR, PAGE = 512, 4096
 ZEROS = bytes(8192)
@@ -77,6 +78,7 @@ def _holds(named: BatchRange, own: Own) -> bool:
     return named.name == own.file and named.start <= own.batch.position < named.stop
 
 
+@pytest.mark.laws
 def test_one_flipped_bit_costs_one_batch(room: Path) -> None:
     wrong, excepted, tried, began = [], [], Counter[str](), time.monotonic()
     for place, flips in chosen().items():
@@ -101,7 +103,7 @@ def test_one_flipped_bit_costs_one_batch(room: Path) -> None:
     if ALL:
         print(f"{dict(tried)} in {seconds:.0f} s, {len(excepted)} excepted", *excepted, sep="\n")
     assert not wrong, "\n".join([f"{len(wrong)} of {tried.total()}", *wrong[:50]])
-    assert min(tried[field] for field in FIELDS) >= 100
+    assert min(tried[field] for field in FIELDS) >= examples(200)
 
 
 def test_an_offset_beyond_the_segment_is_wrong_where_a_wrapper_begins_the_next_one(room: Path) -> None:
@@ -112,11 +114,12 @@ def test_an_offset_beyond_the_segment_is_wrong_where_a_wrapper_begins_the_next_o
     copy.close()
 
 
+@pytest.mark.laws
 def test_two_flipped_bits_cost_two_batches(room: Path) -> None:
     wrong = []
     rng = random.Random(14)
     some = [place for place in places() if len(list(valid(files(place)))) > 3]
-    for place in some if ALL else rng.sample(some, min(60, len(some))):
+    for place in some if ALL else rng.sample(some, min(examples(120), len(some))):
         copy = LogCopy(place, room)
         for _ in range(200 if ALL else 6):
             left = rng.randrange(len(copy.batches))
@@ -134,6 +137,7 @@ def test_two_flipped_bits_cost_two_batches(room: Path) -> None:
     assert not wrong, "\n".join([str(len(wrong)), *wrong[:50]])
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("tail", [b"", ZEROS], ids=["", "zeros at the end"])
 @pytest.mark.parametrize("kind", ["page zeroed", "sector zeroed", "sector removed"])
 def test_what_a_bad_sector_leaves(room: Path, kind: str, tail: bytes) -> None:
@@ -141,7 +145,7 @@ def test_what_a_bad_sector_leaves(room: Path, kind: str, tail: bytes) -> None:
     wrong: list[str] = []
     size = PAGE if kind.startswith("page") else SECTOR
     rng = random.Random(f"{kind} {len(tail)}")
-    for place in places() if ALL else rng.sample(places(), min(40, len(places()))):
+    for place in places() if ALL else rng.sample(places(), min(examples(80), len(places()))):
         copy = LogCopy(place, room)
         for name, data in copy.logs.items():
             starts = range(0, len(data), size)
@@ -222,11 +226,12 @@ NOT_ABOUT_ORDER = {
 """Why a salvage drops a batch that a truncation leaves, although its offset rises."""
 
 
+@pytest.mark.laws
 def test_a_salvage_keeps_no_fewer_batches_and_records_than_a_truncation(tmp_path: Path) -> None:
     """And what a truncation leaves that it drops is in its report."""
     wrong, runs = [], 0
     small = [place for place in partitions() if sum(map(len, files(place).values())) < 40_000]
-    for number in range(2000 if ALL else 200):
+    for number in range(2000 if ALL else examples(400)):
         rng = random.Random(number)
         place, name = rng.choice(small), rng.choice(sorted(damage_partition.DAMAGES))
         directory = tmp_path / str(number) / place.name
@@ -258,7 +263,7 @@ def test_a_salvage_keeps_no_fewer_batches_and_records_than_a_truncation(tmp_path
                 wrong.append(f"{number} {name} {walk}: {dropped.total()} batches go, {named} named")
         shutil.rmtree(directory)
     assert not wrong, "\n".join([str(len(wrong)), *wrong[:40]])
-    assert runs > 100
+    assert runs > (100 if ALL else examples(200))
 
 
 class NestedLog(NamedTuple):

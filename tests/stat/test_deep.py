@@ -57,6 +57,7 @@ def values_of(found: RangeStatistics) -> tuple[RecordStatistics | None, KeyStati
     return found.records, KeyStatistics.begin() + found.keys
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("seed", range(examples(20)))
 def test_any_cutting_gives_the_same_records_and_keys(seed: int, tmp_path: Path) -> None:
     from kdump.stat.fold import fold
@@ -162,6 +163,7 @@ def test_the_memory_of_many_keys_is_bounded() -> None:
 
 def test_ranges_go_to_another_process_together_only_while_their_keys_are_few(tmp_path: Path) -> None:
     """Each range comes back with up to 65,536 keys, 4 MB, and the results of several jobs wait for their turn."""
+    from kdump.engine.processes import Processes
     from kdump.stat.stat import SMALL_DEEP_BYTES, _Cutting
 
     directory = tmp_path / "topic-0"
@@ -170,7 +172,7 @@ def test_ranges_go_to_another_process_together_only_while_their_keys_are_few(tmp
     for number in range(40):
         (directory / f"{number:020}.log").write_bytes(data)
     for deep in (False, True):
-        cutting = _Cutting(kdump.StatOptions(deep=deep), 2, {})
+        cutting = _Cutting(kdump.StatOptions(deep=deep), Processes(2), {})
         jobs = list(cutting.jobs(kdump.discover([directory])))
         assert sum(len(job.tasks) for job in jobs) == 40
         assert (max(len(job.tasks) for job in jobs) - 1) * len(data) <= (SMALL_DEEP_BYTES if deep else 1 << 23)

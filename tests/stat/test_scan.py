@@ -12,6 +12,7 @@ import pytest
 import kdump
 from kdump.format.naming import base_offset_of
 from support import build, damage, stat_oracle
+from support.cases import each
 from support.cuttings import Ranges
 from support.laws import examples
 from support.oracle import Batch
@@ -41,7 +42,7 @@ def segments_of(found: kdump.PartitionStatistics) -> list[stat_oracle.Segment]:
     ]
 
 
-@pytest.mark.parametrize("path", PARTITIONS, ids=name_of)
+@each("path", PARTITIONS, ids=name_of)
 def test_each_number_is_that_of_a_recount(path: Path) -> None:
     found = measured(path)
     segments = segments_of(found)
@@ -60,7 +61,7 @@ def test_each_number_is_that_of_a_recount(path: Path) -> None:
     assert deep.totals.records == opened.totals.records
 
 
-@pytest.mark.parametrize("path", PARTITIONS, ids=name_of)
+@each("path", PARTITIONS, ids=name_of)
 def test_bytes_on_disk_are_those_of_all_files(path: Path) -> None:
     found = measured(path)
     files = [file.stat() for file in path.rglob("*") if file.is_file()]
@@ -71,6 +72,7 @@ def test_bytes_on_disk_are_those_of_all_files(path: Path) -> None:
 SMALL = [path for path in sorted(FIXTURES.rglob("*.log")) if 200 < path.stat().st_size < 40_000]
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("seed", range(examples(150)))
 def test_damage_is_counted_up_to_and_after(seed: int, tmp_path: Path) -> None:
     """With checksums every batch that counts is valid. From headers, batches count whose bodies alone are damaged."""
@@ -113,6 +115,7 @@ def test_a_length_that_is_wrong_is_no_count(tmp_path: Path) -> None:
         assert found.totals.bytes + found.damage.bytes == len(data)
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("seed", range(examples(60)))
 def test_any_cutting_gives_the_same_numbers(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kdump.stat.fold import fold
@@ -199,11 +202,12 @@ UNREADABLE = {
 }
 
 
-@pytest.mark.parametrize("path", PARTITIONS, ids=name_of)
+@each("path", PARTITIONS, ids=name_of)
 def test_verify_counts_the_same(path: Path) -> None:
     agree(path)
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("seed", range(examples(60)))
 def test_verify_counts_the_same_in_damaged_logs(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)

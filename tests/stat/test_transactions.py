@@ -42,6 +42,7 @@ def log(rng: random.Random, offset: int, batches: int) -> tuple[bytes, int]:
     return data, offset
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("seed", range(examples(60)))
 def test_any_cutting_gives_the_numbers_of_a_recount(seed: int, tmp_path: Path) -> None:
     rng, offset = random.Random(seed), 0

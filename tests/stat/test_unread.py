@@ -108,13 +108,13 @@ def test_the_command_says_it(kdump: Any, name: str, tmp_path: Path) -> None:
     bad, reason, options = BAD[name]
     path, position = partition_with(tmp_path, bad)
     words = ["--deep", *(["--max-batch-bytes", "1m"] if options else []), str(path.parent)]
-    ran = kdump("stat", "--format", "json", *words)
+    ran = kdump.inside("stat", "--format", "json", *words)
     assert ran.status == 1
     for kind in ("total", "partition", "topic"):
         (line,) = [line for line in lines(ran) if line["type"] == kind]
         stretch = {"path": str(path), "position": position, "length": len(bad), "reason": reason}
         assert line["damage"] == {"stretches": 1, "bytes": 0, "first": [stretch]}
-    shown = kdump("stat", "--format", "terminal", *words)
+    shown = kdump.inside("stat", "--format", "terminal", *words)
     assert shown.status == 1
     text = "".join(shown.text.split())
     assert f"{path}atposition{position}:abatch" in text

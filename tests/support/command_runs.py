@@ -1,16 +1,22 @@
-"""Runs of the command: what their lines hold, and runs that take long enough to be interrupted."""
+"""Runs of the command: without a process of their own, what their lines hold, and runs that take long enough to be
+interrupted."""
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import pytest
+
+from kdump import cli
 from support import build
 
 FINDING_FIELDS = [
@@ -29,6 +35,51 @@ FINDING_FIELDS = [
     "message",
     "data",
 ]
+
+
+class Ran(NamedTuple):
+    """What became of a run of the command."""
+
+    status: int
+    out: bytes
+    err: bytes
+
+    @property
+    def text(self) -> str:
+        return self.out.decode("utf-8", "surrogateescape")
+
+    @property
+    def problems(self) -> str:
+        return self.err.decode("utf-8", "surrogateescape")
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+
+def run_inside(directory: Path, *arguments: str, stdin: bytes = b"", **environment: str) -> Ran:
+    """The command, run in a directory by this process: ten times as quick as a process of its own."""
+    out, err, given = (
+        io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors="surrogateescape") for data in (b"", b"", stdin)
+    )
+    before = os.getcwd()
+    os.chdir(directory)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            patch.setattr(sys, "stdin", given)
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            try:
+                status = cli.run(list(arguments))
+            except SystemExit as ended:  # what Click completes
+                status = int(ended.code or 0)
+    finally:
+        os.chdir(before)
+    out.flush()
+    err.flush()
+    return Ran(status, out.buffer.getvalue(), err.buffer.getvalue())
 
 
 @contextmanager
@@ -52,6 +103,13 @@ def verified(*paths: Path, options: Sequence[str] = (), seconds: int = 120) -> t
     assert done.stderr == b""
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return done.returncode, [line for line in lines if line["type"] == "finding"]
+
+
+def verified_inside(*paths: Path, options: Sequence[str] = ()) -> tuple[int, list[dict[str, Any]]]:
+    """The same without a process of its own."""
+    ran = run_inside(Path.cwd(), "verify", "--deep", "--format", "json", "--no-progress", *options, *map(str, paths))
+    assert ran.err == b""
+    return ran.status, [line for line in lines(ran) if line["type"] == "finding"]
 
 
 def slow(padding: bytes) -> bytes:

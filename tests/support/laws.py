@@ -1,20 +1,30 @@
-"""How many examples the laws try: "quick", the default, half of those that they name, the same ones in every
-run; KDUMP_EXAMPLES=few, a fifth; KDUMP_EXAMPLES=long, twenty times as many, others in every run."""
+"""How many examples the laws try: "quick", the default, a fifth of those that they name, the same ones in every run;
+KDUMP_EXAMPLES=more, half of them, and every case of long lists; KDUMP_EXAMPLES=long, twenty times as many, others in
+every run.
+
+`pytest -m 'hypothesis or laws'` are the tests that try more then: those of Hypothesis, and those with the mark `laws`.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, TypeVar
 
 from hypothesis import HealthCheck, settings
 
-_FACTORS: Final = {"few": 0.2, "quick": 0.5, "long": 20}
+Case = TypeVar("Case")
+
+_FACTORS: Final = {"quick": 0.2, "more": 0.5, "long": 20}
+_UNNAMED: Final = {"quick": 40, "more": 100, "long": 100}
+"""Of laws that name no number."""
 _PROFILE: Final = os.environ.get("KDUMP_EXAMPLES", "quick")
 
 for _name in _FACTORS:
     # How long an example takes says more of the machine than of the law.
     settings.register_profile(
         _name,
+        max_examples=_UNNAMED[_name],
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
         derandomize=_name != "long",
@@ -26,3 +36,11 @@ settings.load_profile(_PROFILE)
 def examples(count: int) -> int:
     """The number of examples of a law that names `count`."""
     return max(1, int(count * _FACTORS[_PROFILE]))
+
+
+QUICK: Final = _PROFILE == "quick"
+
+
+def sampled(cases: Iterable[Case], every: int) -> list[Case]:
+    """Every so many-th of the cases, and in a longer run all."""
+    return list(cases)[:: every if QUICK else 1]

@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import kdump
-from kdump.convert.log_output import LogConversion, LogOutputOptions, convert_to_log
-from kdump.convert.log_slice import EVERYTHING, Bounds, SlicedPartition, whole_log
+from kdump.convert.log_options import LogOutputOptions
+from kdump.convert.log_output.conversion import LogConversion
+from kdump.convert.log_output.tasks import LogTarget, convert_to_log
+from kdump.convert.preparation import PreparedPartition
+from kdump.convert.records.log_slice import EVERYTHING, Bounds, SlicedPartition, whole_log
+from kdump.convert.replicas.merge import MergedPartition
 from kdump.errors import SourceError
 from support import oracle
 
@@ -45,9 +49,10 @@ def rows_of(directory: Path) -> list[Row]:
     return [row for data, batch in batches(directory) for row in batch_rows(data, batch)]
 
 
-def batch_rows(data: bytes, batch: oracle.Batch) -> Iterator[Row]:
+def batch_rows(data: bytes, batch: oracle.Batch, limit: int = oracle.DECOMPRESSED_BYTES) -> Iterator[Row]:
+    """The records of a batch of at most `limit` bytes. Raises oracle.Malformed."""
     legacy = batch.is_legacy
-    for record in oracle.records(data, batch.position):
+    for record in oracle.records(data, batch.position, limit=limit):
         kind = record.timestamp_type
         yield Row(
             record.offset,
@@ -83,21 +88,29 @@ def sliced(directory: Path, offset: Bounds = EVERYTHING) -> SlicedPartition:
     return whole_log(found, offset)
 
 
+def prepared(partition: SlicedPartition) -> PreparedPartition:
+    """A log that is in order, of one copy."""
+    return PreparedPartition(partition, MergedPartition(partition, (partition.path,)), (), (), ())
+
+
 def converted(
     source: Path | SlicedPartition,
     output: Path,
     options: LogOutputOptions = LogOutputOptions(),  # noqa: B008
     *,
     damaged: Callable[[Any], object] | None = None,
+    on_bytes: Callable[[int], object] | None = None,
     **how: Any,
 ) -> LogConversion:
     """Converts one partition; damage is an error unless `damaged` takes it."""
-    found: list[Any] = []
     given = source if isinstance(source, SlicedPartition) else sliced(source)
-    (result,) = convert_to_log([given], output, options, on_damage=damaged or found.append, **how)
-    assert not isinstance(result, SourceError), result
-    assert not found, found
-    return result
+    (result,) = convert_to_log([prepared(given)], output, LogTarget(options, **how), on_bytes=on_bytes)
+    assert not isinstance(result.conversion, SourceError), result
+    found = [finding for each in result.findings for finding in each.findings]
+    for finding in found if damaged is not None else ():
+        damaged(finding)
+    assert damaged is not None or not found, found
+    return result.conversion
 
 
 def defects(directory: Path) -> set[tuple[str, str]]:

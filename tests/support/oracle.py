@@ -388,6 +388,10 @@ class _Walk:
 
     def next_batch(self, bad: int) -> tuple[int | None, bool]:
         """Where the log goes on, and whether the checksum of the bad frame shows that."""
+        if self.has_other_magic(bad):
+            end = bad + self.total(bad)
+            self.search(bad, end, wanted=False)
+            return end, False
         if self.end - bad >= 17 and self.continued(bad):
             end = bad + self.total(bad)
             chain = self.chain(end, self.offset(end) - 1, -(2**31), end + CHAIN_BYTES)
@@ -409,6 +413,15 @@ class _Walk:
             self.unsearched = [each for each in limits if each < bad]
             return (claimed if found is None else found), False
         return self.search(bad, self.end), False
+
+    def has_other_magic(self, bad: int) -> bool:
+        """Whether a bad frame is a message of which only the magic is wrong, which its checksum covers."""
+        if self.end - bad < 17 or self.total(bad) > min(END_BYTES, self.end - bad):
+            return False
+        (stored,) = struct.unpack_from(">I", self.data, bad + 12)
+        rest = self.data[bad + 17 : bad + self.total(bad)]
+        magics = [magic for magic in self.agreeing(bad) if magic < 2 and magic != self.data[bad + 16]]
+        return any(zlib.crc32(bytes((magic,)) + rest) == stored for magic in magics)
 
     def doubtful(self, bad: int, chain: tuple[int, int, bool]) -> bool:
         """Whether valid frames at a claimed end may be those of a value, to which a wrong length leads."""

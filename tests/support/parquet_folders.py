@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 
 import kdump
 from kdump.convert.choice import Choice, ChosenCopies, Included, choose
-from kdump.convert.log_slice import SlicedPartition, whole_log
-from kdump.convert.manifest import MANIFEST, ConversionSettings, ConvertedPartition, Manifest
-from kdump.convert.manifest_reader import read_manifest
-from kdump.convert.output_directory import OutputDirectory
-from kdump.convert.parquet_run import convert_to_parquet
+from kdump.convert.parquet.manifest import MANIFEST, ConversionSettings, ConvertedPartition, Manifest
+from kdump.convert.parquet.manifest_reader import read_manifest
+from kdump.convert.parquet.output_directory import OutputDirectory
+from kdump.convert.parquet.run import convert_to_parquet
+from kdump.convert.records.log_slice import SlicedPartition, whole_log
 from kdump.convert.tables import DEFAULT_COLUMNS
 from kdump.errors import KdumpError
 from support import build

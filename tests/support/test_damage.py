@@ -12,7 +12,7 @@ from support import build, damage, oracle
 from support.laws import examples
 
 # A handful of mixed segments is enough for each damage: what it picks inside them is random as well.
-EXAMPLES = 10
+EXAMPLES = examples(20)
 # What no damage is about: limits that the caller sets, and rules of snapshot files.
 NOT_DAMAGE = {"batch/limit", "gap/unsearched", "kraft/snapshot-header", "kraft/snapshot-footer"}
 

@@ -11,16 +11,18 @@ import pytest
 
 from support import damage_partition
 from support.damage import NotApplicable
+from support.laws import sampled
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 PARTITIONS = ("segments/segments-0", "v1-segments-0.10.2.2/segments-0")
-SEEDS = range(2)
+SEEDS = sampled(range(2), 2)
 
 
 def contents(directory: Path) -> dict[str, bytes | None]:
     return {path.name: path.read_bytes() if path.is_file() else None for path in directory.iterdir()}
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("name", damage_partition.DAMAGES)
 def test_damage(name: str, tmp_path: Path) -> None:
     done = 0

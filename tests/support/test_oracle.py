@@ -11,6 +11,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from support import build, damage, oracle
+from support.cases import each
 from support.laws import examples
 from support.oracle import Batch, Damaged, Gap, Tail
 
@@ -683,9 +684,7 @@ RULES: list[tuple[str, bytes, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"), [(data, expected) for _, data, expected in RULES], ids=[name for name, _, _ in RULES]
-)
+@each(("data", "expected"), [(data, expected) for _, data, expected in RULES], ids=[name for name, _, _ in RULES])
 def test_rule(data: bytes, expected: list[str]) -> None:
     assert codes(data, severity=True) == expected
 
