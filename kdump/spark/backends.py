@@ -13,7 +13,7 @@ from kdump.spark.tasks import run_batches, run_group
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark.sql.connect.session import SparkSession
 
 _UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _DEFAULT_RESULT: Final = "1g"
@@ -70,7 +70,7 @@ class ConnectBackend:
     """The back end for Spark Connect, which has no RDD: a row of a DataFrame for each group, a partition each."""
 
     def __init__(self, session: "SparkSession") -> None:
-        from pyspark.sql import functions
+        from pyspark.sql.connect import functions
 
         self._session = session
         self._tag = f"kdump-{uuid.uuid4()}"

@@ -54,8 +54,9 @@ def spark_engine(
 ) -> Iterator[SparkEngine]:
     """Give an engine on a master, and stop what was started for it.
 
-    `settings` are Spark's own. A context of this process with the same master is used, and left as it is. `on_notice`
-    is called with a sentence while the cluster lets the work wait. Raises KdumpError where Spark cannot be had.
+    `settings` are Spark's own. A context of this process with the same master is used, and left as it is. On a Connect
+    server the engine has a session of its own. `on_notice` is called with a sentence while the cluster lets the work
+    wait. Raises KdumpError where Spark cannot be had.
     """
     master = masters.check_master(master)
     check_pyspark()
@@ -80,10 +81,12 @@ def _check_answer(master: str) -> None:
 
 def _connect(master: str, settings: dict[str, str], stack: ExitStack) -> SparkBackend:
     check_connect()
-    from pyspark.sql import SparkSession
 
     def start() -> ConnectBackend:
-        session = SparkSession.builder.remote(master).getOrCreate()
+        from pyspark.sql.connect.session import SparkSession
+
+        # The builder gives the session that this process has, of whatever server, and it would be stopped at the end.
+        session = SparkSession(connection=master)
         stack.callback(_quietly, session.stop)
         for name, value in settings.items():
             if not session.conf.isModifiable(name):

@@ -183,15 +183,23 @@ def test_a_worker_and_its_executor_are_killed_in_the_middle(
 # ---- Spark Connect
 
 
-@pytest.mark.usefixtures("small")
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+@pytest.mark.usefixtures("small", "on_cluster")
 def test_connect_gives_the_same_answers(
     logs: Path, expected: dict[str, list[Any]], tmp_path_factory: pytest.TempPathFactory, kdump: Command
 ) -> None:
+    """In a process that has a session of the cluster, and one of the server that is not kdump's."""
     pytest.importorskip("grpc")
     with connect_server(tmp_path_factory.mktemp("connect")) as url:
+        from pyspark.sql.connect.session import SparkSession
+
+        before = SparkSession.builder.remote(url).create()
         with spark_engine(url) as engine:
             assert engine.slots == 2
             compare(logs, expected, engine, commands=2)
+        assert SparkSession.getActiveSession() is before
+        assert before.range(3).count() == 3
+        before.stop()
         ran = kdump("verify", "--master", url, str(logs / "segments-0"), timeout=300)
         assert (ran.status, ran.problems) == (0, "")
         ran = kdump(
