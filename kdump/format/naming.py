@@ -116,13 +116,16 @@ ROOT_FILES = frozenset((*(name for name, kind in _COMPANION_NAMES.items() if kin
 OFFSET_CHECKPOINTS = tuple(name for name, kind in _COMPANION_NAMES.items() if kind is Kind.OFFSETS)
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
-METADATA_TOPIC = "__cluster_metadata"
+METADATA_TOPIC: Final = "__cluster_metadata"
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_LOG: Final = "__transaction_state"
-COORDINATOR_TOPICS: Final = frozenset(("__consumer_offsets", TRANSACTION_LOG, "__share_group_state"))
+SHARE_GROUP_STATE: Final = "__share_group_state"
+REMOTE_LOG_METADATA: Final = "__remote_log_metadata"
+COORDINATOR_TOPICS: Final = frozenset((CONSUMER_OFFSETS, TRANSACTION_LOG, SHARE_GROUP_STATE))
 """Topics whose producers are not checked: every batch of a coordinator has sequence 0."""
 COMPACTED_TOPICS: Final = COORDINATOR_TOPICS
 """Kafka's own topics that the log cleaner compacts."""
-INTERNAL_TOPICS: Final = COORDINATOR_TOPICS | {METADATA_TOPIC, "__remote_log_metadata"}
+INTERNAL_TOPICS: Final = COORDINATOR_TOPICS | {METADATA_TOPIC, REMOTE_LOG_METADATA}
 """Kafka's own topics: their keys and values have formats of Kafka."""
 UNDO_FOLDER = ".kdump-undo"
 MAPPED_INDEX_SUFFIXES: Final = (".index", ".timeindex")

@@ -3,19 +3,18 @@
 from enum import StrEnum
 from typing import Final
 
-from kdump.format.naming import segment_file_name
+from kdump.format import naming
 from kdump.stat.topic_settings import TopicSettings
 from kdump.stat.values import PartitionStatistics
 
-METADATA_TOPIC: Final = "__cluster_metadata"
 KAFKA07_SUFFIX: Final = ".kafka"
 _COMPACT: Final = frozenset(("compact",))
 _INTERNAL_SEGMENT_BYTES: Final = 100 << 20
 _INTERNAL: Final = {
-    "__consumer_offsets": TopicSettings(cleanup_policy=_COMPACT, segment_bytes=_INTERNAL_SEGMENT_BYTES),
-    "__transaction_state": TopicSettings(cleanup_policy=_COMPACT, segment_bytes=_INTERNAL_SEGMENT_BYTES),
-    "__share_group_state": TopicSettings(retention_ms=-1, segment_bytes=_INTERNAL_SEGMENT_BYTES),
-    "__remote_log_metadata": TopicSettings(retention_ms=-1),
+    naming.CONSUMER_OFFSETS: TopicSettings(cleanup_policy=_COMPACT, segment_bytes=_INTERNAL_SEGMENT_BYTES),
+    naming.TRANSACTION_LOG: TopicSettings(cleanup_policy=_COMPACT, segment_bytes=_INTERNAL_SEGMENT_BYTES),
+    naming.SHARE_GROUP_STATE: TopicSettings(retention_ms=-1, segment_bytes=_INTERNAL_SEGMENT_BYTES),
+    naming.REMOTE_LOG_METADATA: TopicSettings(retention_ms=-1),
 }
 """What a broker gives the topics that it creates for itself (GroupCoordinatorService, TransactionStateManager,
 ShareCoordinatorService, TopicBasedRemoteLogMetadataManagerConfig).
@@ -43,11 +42,11 @@ def unreported_because(of: PartitionStatistics) -> Unreported | None:
         return Unreported.SET_ASIDE
     if any(segment.path.endswith(KAFKA07_SUFFIX) for segment in of.segments):
         return Unreported.KAFKA07
-    if of.topic == METADATA_TOPIC:
+    if of.topic == naming.METADATA_TOPIC:
         return Unreported.CLUSTER_METADATA
     for segment in of.segments:
         base = segment.base_offset
-        if segment.path == of.path or base is None or not segment.path.endswith(segment_file_name(base, ".log")):
+        if segment.path == of.path or base is None or not segment.path.endswith(naming.segment_file_name(base, ".log")):
             return Unreported.ONE_FILE
     return None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kdump.format import naming
 from kdump.format.internal_topics.coordinator_records import CoordinatorDecoder
 from kdump.format.internal_topics.schemas import consumer_offsets, consumer_protocol
 from kdump.format.message_schema import MessageSchema, parse_table
@@ -17,7 +18,6 @@ from kdump.format.schema_fields import I16, FieldReader, MalformedField
 if TYPE_CHECKING:
     from kdump.format.json_types import FieldValue
 
-TOPIC: Final = "__consumer_offsets"
 OFFSET_COMMITS: Final = frozenset((0, 1))
 """The record types of committed offsets: 0 before Kafka 0.9, 1 since then."""
 GROUP_METADATA: Final = 2
@@ -28,7 +28,7 @@ class ConsumerOffsetsDecoder(CoordinatorDecoder):
     """Decodes records of `__consumer_offsets`."""
 
     def __init__(self) -> None:
-        super().__init__(TOPIC, consumer_offsets.MESSAGES)
+        super().__init__(naming.CONSUMER_OFFSETS, consumer_offsets.MESSAGES)
         messages = parse_table(consumer_protocol.MESSAGES)
         self._subscription = messages["ConsumerProtocolSubscription"]
         self._assignment = messages["ConsumerProtocolAssignment"]

@@ -3,14 +3,15 @@
 from functools import cache
 from typing import Final
 
+from kdump.format import naming
 from kdump.format.internal_topics.decoded import RecordDecoder
 
 TOPICS: Final = {
-    "offsets": "__consumer_offsets",
-    "transactions": "__transaction_state",
-    "metadata": "__cluster_metadata",
-    "shares": "__share_group_state",
-    "remote-log": "__remote_log_metadata",
+    "offsets": naming.CONSUMER_OFFSETS,
+    "transactions": naming.TRANSACTION_LOG,
+    "metadata": naming.METADATA_TOPIC,
+    "shares": naming.SHARE_GROUP_STATE,
+    "remote-log": naming.REMOTE_LOG_METADATA,
 }
 """The internal topics that have a decoder, by a short word for it."""
 
@@ -19,26 +20,26 @@ TOPICS: Final = {
 def decoder_of(topic: str) -> RecordDecoder | None:
     """The decoder of an internal topic, None for any other topic."""
     match topic:
-        case "__consumer_offsets":
+        case naming.CONSUMER_OFFSETS:
             from kdump.format.internal_topics.consumer_offsets import ConsumerOffsetsDecoder
 
             return ConsumerOffsetsDecoder()
-        case "__transaction_state":
+        case naming.TRANSACTION_LOG:
             from kdump.format.internal_topics.coordinator_records import CoordinatorDecoder
             from kdump.format.internal_topics.schemas import transaction_state
 
             return CoordinatorDecoder(topic, transaction_state.MESSAGES)
-        case "__share_group_state":
+        case naming.SHARE_GROUP_STATE:
             from kdump.format.internal_topics.coordinator_records import CoordinatorDecoder
             from kdump.format.internal_topics.schemas import share_group_state
 
             return CoordinatorDecoder(topic, share_group_state.MESSAGES)
-        case "__cluster_metadata":
+        case naming.METADATA_TOPIC:
             from kdump.format.internal_topics.metadata_records import MetadataDecoder
             from kdump.format.internal_topics.schemas import cluster_metadata
 
             return MetadataDecoder(topic, cluster_metadata.MESSAGES)
-        case "__remote_log_metadata":
+        case naming.REMOTE_LOG_METADATA:
             from kdump.format.internal_topics.metadata_records import MetadataDecoder
             from kdump.format.internal_topics.schemas import remote_log_metadata
 

@@ -18,7 +18,6 @@ from kdump.format.schema_fields import I16, FieldReader
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields
 
-TOPIC: Final = "__transaction_state"
 RECORD_TYPE: Final = 0
 
 
