@@ -13,6 +13,7 @@ from kdump.dump.dump import DumpOptions
 from kdump.dump.events import CompanionEntry, DumpFailure, Event
 from kdump.errors import KdumpError
 from kdump.format import naming
+from kdump.render import RECORD_FORMATS
 from kdump.render.escaping import printable
 from kdump.verify.findings import Severity
 
@@ -106,8 +107,8 @@ def events(chosen: dict[str, Any], wanted: DumpOptions, on_damage: Callable[[Sev
             result = _read(log, chosen)
             if chosen["format_name"] == "kafka":
                 _check_kafka_format(result.fetched.segment)
-                if chosen["verbose"]:
-                    _complain_entry(read_at.read_entry(log, result))
+            if chosen["verbose"] and chosen["format_name"] in ("kafka", *RECORD_FORMATS):
+                _complain_entry(read_at.read_entry(log, result))
             yield from read_at.dump_read(log, result, wanted, on_damage, verbose=chosen["verbose"])
     except KdumpError as error:
         yield DumpFailure(read_at.located(error, chosen["paths"][0]))

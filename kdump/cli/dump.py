@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from kdump.cli import at, complain, decoding, exit_status, options
+from kdump.cli import at, complain, decoding, exit_status, formats, options
 from kdump.cli.exit_status import INTERRUPTED
 from kdump.dump.dump import DumpOptions, dump_logs
 from kdump.dump.events import CompanionDamage, DumpFailure, Event, NothingAtOffset
 from kdump.format.internal_topics.decoders import TOPICS
-from kdump.render import BYTES_MODES, FORMATS, Renderer, RenderOptions, renderer
+from kdump.render import BYTES_MODES, RECORD_FORMATS, Renderer, RenderOptions, renderer
 from kdump.render.base import StderrLine
 from kdump.render.escaping import printable
 from kdump.verify.findings import Severity
@@ -23,7 +23,10 @@ from kdump.verify.findings import Severity
 @options.paths
 @click.option("--batches", is_flag=True, help="Show only batches, and decompress nothing.")
 @click.option("--records", is_flag=True, help="Leave out the lines of valid batches.")
-@options.output_format(*FORMATS, "fetch", note="; fetch writes what --at reads in the format of a fetch result")
+@options.output_format(
+    *formats.DUMP_FORMATS, "fetch", note="; fetch writes what --at reads in the format of a fetch result"
+)
+@formats.record_options
 @click.option(
     "--at",
     type=at.OffsetParam(),
@@ -116,6 +119,7 @@ def command(**chosen: Any) -> int:
       kdump dump 00000000000000000000.log
       kdump dump --records --format json --offset 1000:1010 topic-0/
       kdump dump --at 1000 -n 1 topic-0/
+      kdump dump --template '%o %k=%s\\n' topic-0/
       kdump dump --format kafka --print-data-log 00000000000000000000.log
 
     \b
@@ -134,7 +138,7 @@ def command(**chosen: Any) -> int:
             status = exit_status.of_findings(max(met, default=None), chosen["fail_on"], failed=failed)
         except KeyboardInterrupt:
             pass  # the summary and the exit status say so
-        if chosen["format_name"] == "json" and not chosen["quiet"]:
+        if chosen["format_name"] == "json" and not (chosen["quiet"] or chosen["no_summary"]):
             out.exit_summary("dump", status, round(time.monotonic() - started, 3))
     return status
 
@@ -184,6 +188,7 @@ def _complain(message: DumpFailure | CompanionDamage | StderrLine | NothingAtOff
 
 def _check(chosen: dict[str, Any]) -> None:
     """Refuse options that exclude each other."""
+    formats.check(chosen)
     at.check(chosen)
     kafka = chosen["format_name"] == "kafka"
     if chosen["batches"] and chosen["records"]:
@@ -221,8 +226,9 @@ def _dump_options(chosen: dict[str, Any]) -> DumpOptions:
         check_indexes=chosen["index_sanity_check"],
         index_entries=not chosen["verify_index_only"],
         runs=chosen["format_name"] == "json",
-        decode=decoding.topic(chosen),
+        decode=decoding.topic(chosen) if formats.is_decoded(chosen) else "none",
         topic=chosen["topic"],
+        control=chosen["format_name"] not in RECORD_FORMATS,
     )
 
 
@@ -235,4 +241,4 @@ def _renderer(chosen: dict[str, Any]) -> Renderer:
         print_data_log=chosen["format_name"] == "kafka" and decoding.prints_data(chosen),
         skip_record_metadata=chosen["skip_record_metadata"],
     )
-    return renderer(chosen["format_name"], sys.stdout, look)
+    return renderer(chosen["format_name"], sys.stdout, formats.look(chosen, look))

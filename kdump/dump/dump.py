@@ -55,6 +55,8 @@ class DumpOptions(NamedTuple):
     `decode` is `auto` (records of internal topics, by the name of the directory), `none`, or the word for an internal
     topic that all logs are of (kdump.format.internal_topics.decoders.TOPICS). `topic` is that of log files whose
     directory does not name one.
+
+    `control`: control records are shown too, and count.
     """
 
     records: bool = True
@@ -69,6 +71,7 @@ class DumpOptions(NamedTuple):
     runs: bool = False
     decode: str = "none"
     topic: str | None = None
+    control: bool = True
 
     @property
     def everything(self) -> bool:
@@ -244,7 +247,7 @@ def _open(
     if not options.records:
         limit.take(1)
         return BatchEvent(batch, damage, None, crc_ok)
-    if damage is not None and not options.force:
+    if (damage is not None and not options.force) or (batch.control and not options.control):
         return BatchEvent(batch, damage, UNOPENED, crc_ok)
     opened = open_in_pieces(batch, chunk.body(batch), options.max_batch_bytes)
     if batch.is_wrapper and opened.problem is None:

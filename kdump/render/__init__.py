@@ -1,6 +1,6 @@
-"""Output formats: one module per format, and the table FORMATS that names them.
+"""Output formats: one module per format, and the tables that name them.
 
-To add a format, write a module here with a subclass of `kdump.render.base.Renderer` and add one line to FORMATS.
+To add a format, write a module here with a subclass of `kdump.render.base.Renderer` and add one line to a table.
 A module is imported when its format is used, so that its libraries load only then.
 """
 
@@ -12,7 +12,16 @@ from typing import IO, Any
 from kdump.render.base import Renderer, RenderOptions
 from kdump.render.escaping import BYTES_MODES
 
-__all__ = ["BYTES_MODES", "FINDING_FORMATS", "FORMATS", "STAT_FORMATS", "RenderOptions", "Renderer", "renderer"]
+__all__ = [
+    "BYTES_MODES",
+    "FINDING_FORMATS",
+    "FORMATS",
+    "RECORD_FORMATS",
+    "STAT_FORMATS",
+    "RenderOptions",
+    "Renderer",
+    "renderer",
+]
 
 FORMATS = {
     "terminal": ("kdump.render.terminal", "TerminalRenderer"),
@@ -20,7 +29,13 @@ FORMATS = {
     "json": ("kdump.render.json", "JsonRenderer"),
     "kafka": ("kdump.render.kafka", "KafkaRenderer"),
 }
-"""The module and the class of each format."""
+"""The module and the class of each format that shows all that a dump finds."""
+RECORD_FORMATS = {
+    "csv": ("kdump.render.csv", "CsvRenderer"),
+    "values": ("kdump.render.values", "ValuesRenderer"),
+    "template": ("kdump.render.template", "TemplateRenderer"),
+}
+"""The same of the formats that show records alone. The csv of stat shows its rows."""
 FINDING_FORMATS = tuple(name for name in FORMATS if name != "kafka")
 """The formats of findings and plans: Kafka's dump tool shows files only."""
 
@@ -30,10 +45,10 @@ STAT_FORMATS = (*FINDING_FORMATS, "csv")
 
 
 def renderer(name: str, stream: IO[Any], options: RenderOptions | None = None) -> Renderer:
-    """The renderer of one format of FORMATS or STAT_FORMATS, which writes UTF-8 to a binary or text stream.
+    """The renderer of one format of FORMATS or RECORD_FORMATS, which writes UTF-8 to a binary or text stream.
 
     Close it, or use it in a `with` statement, so that its buffer is written. Raises KeyError for an unknown name.
     """
-    module, class_name = FORMATS[name] if name != "csv" else ("kdump.render.csv", "CsvRenderer")
+    module, class_name = {**FORMATS, **RECORD_FORMATS}[name]
     renderer: type[Renderer] = getattr(import_module(module), class_name)
     return renderer(stream, RenderOptions() if options is None else options)

@@ -51,6 +51,10 @@ class RenderOptions:
     the choice to it. `records_only` leaves out the lines of valid batches. `deep_iteration`, `print_data_log` and
     `skip_record_metadata` are options of Kafka's dump tool and belong to the format `kafka` alone. `display` says which
     findings are shown; without it all are. `totals`: stat shows the total too.
+
+    The others belong to the formats of records (kdump.render.record_renderer). `template` is that of the format
+    template. `null` stands for a null key or value. `separator` comes after each value. `decoded`: records have the
+    messages of internal topics too.
     """
 
     bytes_mode: str = "auto"
@@ -62,6 +66,10 @@ class RenderOptions:
     skip_record_metadata: bool = False
     display: FindingDisplay | None = None
     totals: bool = True
+    template: str = ""
+    null: bytes = b""
+    separator: bytes = b"\n"
+    decoded: bool = False
 
     def hides_batch(self, damage: str | None) -> bool:
         """Whether the line of a batch is left out. A damaged batch is always shown, since its records are missing."""

@@ -88,3 +88,14 @@ def bytes_text(data: bytes | None, mode: str = "auto") -> str:
 def replaced(data: bytes) -> bytes:
     """The bytes as UTF-8, with U+FFFD for malformed bytes."""
     return str(data, "utf-8", "replace").encode()
+
+
+def shown_bytes(data: bytes, most: int) -> bytes:
+    r"""Bytes as a terminal may get them, as UTF-8: everything unprintable and what is not UTF-8 is escaped (`\xff`).
+
+    Of more than `most` bytes only the beginning, then how many there are and how to see them all.
+    """
+    text = printable(str(data[:most], "utf-8", "surrogateescape"))
+    if len(data) > most:
+        text += f"… [the first {most:,} of {len(data):,} bytes; a pipe or a file gets all of them]"
+    return text.encode()

@@ -116,7 +116,7 @@ def test_sections(name: str) -> None:
     found = re.findall(r"^\.Sh (.+)$", PAGES[name], re.MULTILINE)
     more = {
         "kdump.1": ["FILES", "OBJECT STORES", "COMPATIBILITY"],
-        "kdump-dump.1": ["JSON", "COMPATIBILITY"],
+        "kdump-dump.1": ["JSON", "COMPATIBILITY", "FORMATS OF RECORDS", "TEMPLATES"],
         "kdump-verify.1": ["FINDINGS", "JSON"],
         "kdump-stat.1": ["JSON"],
         "kdump-convert.1": [
@@ -349,7 +349,7 @@ def test_rendered(name: str) -> None:
     shown = re.sub(r".\x08", "", done.stdout)
     assert f"{Path(name).stem} - " in shown
     # A command can go on in the next line.
-    assert "\\" not in shown.replace("\\x", "").replace("\\n", "").replace(" \\\n", "")
+    assert "\\" not in re.sub(r"\\[nrtx]| \\\n|\\\\", "", shown)
     for section in SECTIONS if name != manual_spark.NAME else ():
         assert f"\n{section}\n" in shown
     assert all(len(line) <= 80 for line in shown.splitlines())

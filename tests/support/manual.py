@@ -24,7 +24,7 @@ if __name__ == "__main__":
 from kdump.cli import COMMANDS, group
 from kdump.cli.sections import SectionedCommand
 from kdump.verify.findings import CATALOGUE
-from support import manual_convert, manual_spark, runbook_text
+from support import manual_convert, manual_dump, manual_spark, runbook_text
 from support.manual_spark_cloud import OBJECT_STORES
 from support.manual_text import (
     ABOUT,
@@ -60,7 +60,7 @@ def escaped(text: str) -> str:
     text = re.sub(
         r"(?<!\w)(--?)(?=\w)", lambda match: "\\-" * len(match[1]), text
     )  # an option is typed with minus signs
-    return "\\&" + text if text.startswith((".", "'")) else text
+    return "\\&" + text if text.startswith((".", "'", "%")) else text
 
 
 def prose(text: str) -> Iterator[str]:
@@ -266,6 +266,8 @@ def page_of(name: str) -> Iterator[str]:
         for option in options:
             yield from option_of(option)
         yield ".El"
+    if name == "dump":
+        yield from record_formats()
     if name == "recover":
         yield from guidance()
     if name == "convert":
@@ -297,6 +299,14 @@ def page_of(name: str) -> Iterator[str]:
     others = sorted({*COMMANDS} - {name})
     yield ".Xr kdump 1 ,"
     yield from (f".Xr kdump-{other} 1{' ,' if other != others[-1] else ''}" for other in others)
+
+
+def record_formats() -> Iterator[str]:
+    """The formats of records."""
+    yield ".Sh TEMPLATES"
+    yield from prose(manual_dump.TEMPLATE_INTRO)
+    yield from listed(manual_dump.TOKENS.items())
+    yield from paragraphs("FORMATS OF RECORDS", manual_dump.RECORDS_ALONE)
 
 
 def guidance() -> Iterator[str]:

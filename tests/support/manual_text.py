@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from support import manual_convert, manual_stat
+from support import manual_convert, manual_dump, manual_stat
 from support.manual_spark_cloud import IN_PATHS
 
 DATE = "November 23, 2026"
@@ -534,6 +534,7 @@ EXAMPLES = {
             "A read as a fetch result, and what that holds:",
             "kdump dump --at 1000 --max-bytes 64k --format fetch topic-0/ | kdump dump --type fetch -",
         ),
+        *manual_dump.EXAMPLES_OF_FORMATS,
         ("As kafka-dump-log.sh prints it:", "kdump dump --format kafka --print-data-log 00000000000000000000.log"),
         (
             "The indexes of a partition compared with its log:",

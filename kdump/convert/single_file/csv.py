@@ -11,6 +11,7 @@ from typing import IO
 import pyarrow as pa
 
 from kdump.convert.single_file.row_writer import RowWriter
+from kdump.format.csv_text import LINE_END, csv_text
 
 
 class CsvWriter(RowWriter):
@@ -20,17 +21,11 @@ class CsvWriter(RowWriter):
 
     def __init__(self, file: IO[bytes], schema: pa.Schema, json_columns: Collection[str] = ()) -> None:
         super().__init__(file, schema, json_columns)
-        self._file.write(",".join(map(_field, schema.names)).encode() + b"\r\n")
+        self._file.write(f"{','.join(map(csv_text, schema.names))}{LINE_END}".encode())
 
     def _labels(self) -> Iterator[bytes]:
         for number in range(len(self._schema)):
             yield b"," if number else b""
 
     def _end(self) -> bytes:
-        return b"\r\n"
-
-
-def _field(name: str) -> str:
-    if name and not any(char in name for char in '",\r\n'):
-        return name
-    return '"{}"'.format(name.replace('"', '""'))
+        return LINE_END.encode()

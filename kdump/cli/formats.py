@@ -1,0 +1,94 @@
+"""The options of `kdump dump` about formats of records: --template, --separator, -0, -Z, and --no-summary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import click
+from click.core import ParameterSource
+
+from kdump.render import FORMATS, RECORD_FORMATS, RenderOptions
+from kdump.render.template import TemplateError, template_pieces, unescaped
+
+DUMP_FORMATS: Final = (*FORMATS, *(name for name in RECORD_FORMATS if name != "template"))
+"""What --format takes; a template has an option of its own."""
+_TEMPLATE: Final = "template"
+
+
+def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options."""
+    for option in (
+        click.option(
+            "--no-summary", is_flag=True, help="With --format json: leave out the last line, the summary, as -q does."
+        ),
+        click.option(
+            "-Z", "null_words", is_flag=True, help="With --template and --format values: write NULL for a null."
+        ),
+        click.option("-0", "nul", is_flag=True, help="With --format values: a NUL byte after each value."),
+        click.option(
+            "--separator",
+            metavar="TEXT",
+            help="With --format values: what comes after each value, with the escapes of --template. Default: \\n.",
+        ),
+        click.option(
+            "--template",
+            metavar="TEXT",
+            help="Write each record as TEXT, in which tokens stand for its parts, as with kcat -f: %t %p %o topic,"
+            " partition, offset; %k %s key, value; %K %S their lengths; %R length of the value as 4 bytes; %T"
+            " timestamp; %h headers; %% a percent sign; %{field} a field of --format json. \\n \\r \\t \\xNN \\\\ are"
+            " escapes. No end of a line is added.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def check(chosen: dict[str, Any]) -> None:
+    """Refuse what does not go together. Afterwards `format_name` is the format of the template, where there is one."""
+    if chosen["template"] is not None:
+        if _is_given("format_name"):
+            raise click.UsageError("--template and --format exclude each other: a template is the format")
+        chosen["format_name"] = _TEMPLATE
+    name = chosen["format_name"]
+    if chosen["no_summary"] and name != "json":
+        raise click.UsageError("--no-summary goes with --format json; the other formats have no summary")
+    if (chosen["separator"] is not None or chosen["nul"]) and name != "values":
+        raise click.UsageError("--separator and -0 go with --format values; a template says what stands after a record")
+    if chosen["separator"] is not None and chosen["nul"]:
+        raise click.UsageError("--separator and -0 exclude each other: -0 is a NUL byte")
+    if chosen["null_words"] and name not in ("values", _TEMPLATE):
+        raise click.UsageError("-Z goes with --template and --format values")
+    if name in RECORD_FORMATS and chosen["batches"]:
+        raise click.UsageError("--batches shows batches; csv, values and templates are formats of records")
+    try:
+        unescaped(chosen["separator"] or "")
+        if name == _TEMPLATE:
+            template_pieces(chosen["template"], decoded=is_decoded(chosen))
+    except TemplateError as error:
+        raise click.UsageError(f"--{'template' if name == _TEMPLATE else 'separator'}: {error}") from None
+
+
+def is_decoded(chosen: dict[str, Any]) -> bool:
+    """Whether the records of internal topics are to be decoded; in formats of records only with --decode."""
+    if chosen["decode"] == "none":
+        return False
+    return chosen["format_name"] not in RECORD_FORMATS or _is_given("decode")
+
+
+def _is_given(name: str) -> bool:
+    """Whether an option was typed."""
+    return click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT
+
+
+def look(chosen: dict[str, Any], others: RenderOptions) -> RenderOptions:
+    """The options of rendering with those that are set here."""
+    separator = "\\n" if chosen["separator"] is None else chosen["separator"]
+    return replace(
+        others,
+        template=chosen["template"] or "",
+        null=b"NULL" if chosen["null_words"] else b"",
+        separator=b"\0" if chosen["nul"] else unescaped(separator),
+        decoded=is_decoded(chosen),
+    )
