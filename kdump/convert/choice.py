@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from kdump.convert.records.log_slice import EVERYTHING, Bounds
+from kdump.convert.records.swap_segments import with_swap_segments
 from kdump.convert.replicas.replica_copy import topic_id_of
 from kdump.errors import SourceError
 from kdump.format.java import MAX_INT
@@ -117,6 +118,11 @@ def choose(found: Iterable[Found], choice: Choice, named: Iterable[str] = ()) ->
         elif isinstance(each, Partition) and (chosen := _bounds(each, choice, absolute(each.path) in paths)):
             of = each.topic_partition or each.path
             # What a directory has beside its logs does not go to other processes.
+            try:
+                each = with_swap_segments(each)
+            except SourceError as error:
+                yield error
+                continue
             each = each._replace(listing=None, log_directory=None, directory_files=None)
             bounds[of] = chosen
             of_directory = copies.setdefault(of, {})

@@ -8,6 +8,7 @@ from kdump.convert.records.batch_order import LeftOutBatch
 from kdump.convert.records.isolation import last_stable_offset
 from kdump.convert.records.log_slice import SlicedPartition
 from kdump.convert.records.ordered_log import ordered_log
+from kdump.convert.records.swap_segments import swap_findings
 from kdump.convert.replicas.findings import replica_findings
 from kdump.convert.replicas.merge import MergedPartition, MergeOptions, ReplicaUse, merge_replicas
 from kdump.engine.protocol import Engine
@@ -139,7 +140,7 @@ def _prepared(merged: MergedPartition, options: PrepareOptions) -> PreparedParti
     return PreparedPartition(
         partition,
         merged,
-        tuple(replica_findings(merged)),
+        (*replica_findings(merged), *log.missing, *swap_findings(log.partition)),
         (*merged.damage, *log.damage),
         (*merged.left_out, *log.left_out),
     )

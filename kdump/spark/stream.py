@@ -105,8 +105,7 @@ class KdumpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:  # noqa: N802
         """Where the next batch ends."""
         begun = from_json(start)
-        logs = self._follower.look()
-        at = self._watch.check(begun, logs)
+        at, logs = self._watch.check(begun, lambda now: self._follower.look(now=now))
         ends = self._ends(begun, at, logs)
         if isinstance(limit, ReadAllAvailable):
             return to_json(ends)
@@ -137,14 +136,8 @@ class KdumpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
         """The ranges of a batch."""
-        begun, ends = from_json(start), from_json(end)
-        logs = self._follower.look(now=True) if begun != ends else {}
         source = self._options.source
-        wanted = []
-        for of, stop in ends.items():
-            first = begun.get(of)
-            if first is None or first < stop:
-                wanted += self._watch.range_of(of, first, stop, logs)
+        wanted = self._watch.ranges(from_json(start), from_json(end), lambda _: self._follower.look(now=True))
         sizes = RangeSizes(RANGE_BYTES, source.max_records_per_partition, source.min_partitions or 1)
         return [RangePartition(of_task(each)) for each in cut(wanted, sizes)]
 

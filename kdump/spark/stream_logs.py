@@ -8,7 +8,7 @@ replica says which records are committed. A broker writes the checkpoint every f
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from kdump.convert.ranges.cutting import RangeOfLog
 from kdump.convert.ranges.known_log import KnownLog
@@ -24,6 +24,7 @@ from kdump.spark.source_losses import DataLoss
 from kdump.spark.source_planning import known_logs
 from kdump.spark.stream_options import EndAt, StreamOptions
 
+_Compared = TypeVar("_Compared")
 _ATTEMPTS: Final = 4
 _PAUSE_SECONDS: Final = 0.1
 _QUIET: Final = 4
@@ -105,6 +106,13 @@ class LogFollower:
         return [(of, FollowedLog(log, end, tuple(entries or ())))]
 
 
+class GoingOn(NamedTuple):
+    """Where each log goes on, and what is known of the logs."""
+
+    offsets: dict[TopicPartition, int]
+    logs: FollowedLogs
+
+
 class StreamLosses:
     """What becomes of records that are gone: an error that names the option, or a warning each time."""
 
@@ -125,63 +133,102 @@ class LossWatch:
         self._losses = losses
         self._epochs: dict[TopicPartition, tuple[EpochEntry, ...]] = {}
 
-    def check(self, start: Mapping[TopicPartition, int], logs: FollowedLogs) -> dict[TopicPartition, int]:
+    def check(self, start: Mapping[TopicPartition, int], look: Callable[[bool], FollowedLogs]) -> GoingOn:
         """Where each log goes on: at its offset in `start`; lower where the log was cut back, and records were lost.
 
-        A log that is not in `start` begins at its log start. Raises DataLoss.
+        A log that is not in `start` begins at its log start. `look(True)` looks at the logs again. Raises DataLoss.
         """
-        gone = start.keys() - logs.keys()
-        if gone:
-            self._losses.report(f"Partitions {names(gone)} have been deleted")
-        found: dict[TopicPartition, int] = {}
-        for of, each in logs.items():
-            offset = start.get(of)
-            found[of] = self._added(of, each) if offset is None else self._going_on(of, offset, each)
+        found, logs = self._confirmed(lambda logs, lost: self._compare(start, logs, lost), look)
         self._epochs = {of: each.epochs for of, each in logs.items()}
-        return found
+        return GoingOn(found, logs)
 
-    def range_of(self, of: TopicPartition, first: int | None, stop: int, logs: FollowedLogs) -> list[RangeOfLog]:
-        """The offsets from `first` on, or from the log start, below `stop`, as far as they are there.
+    def ranges(
+        self,
+        start: Mapping[TopicPartition, int],
+        end: Mapping[TopicPartition, int],
+        look: Callable[[bool], FollowedLogs],
+    ) -> list[RangeOfLog]:
+        """The offsets from `start` on, or from the log start, below `end`, as far as they are there.
 
         Raises DataLoss.
         """
-        if of not in logs:
-            self._losses.report(f"Partitions {names([of])} have been deleted")
-            return []
-        log = logs[of].log
-        if log.end < stop:
-            self._losses.report(
-                f"Partition {_name(of)} offset was changed from {stop} to {log.end}: the log was cut back"
-            )
-        if first is not None and first < log.start:
-            self._losses.report(_DELETED.format(name=_name(of), first=first, start=log.start))
-        offsets = OffsetRange(log.start if first is None else max(first, log.start), min(stop, log.end))
-        return [RangeOfLog(log, offsets)] if offsets.start < offsets.stop else []
+        stops = {of: stop for of, stop in end.items() if of not in start or start[of] < stop}
 
-    def _added(self, of: TopicPartition, each: FollowedLog) -> int:
-        if each.log.start > 0:
-            self._losses.report(f"Added partition {_name(of)} starts from {each.log.start} instead of 0")
-        return min(each.log.start, each.end)
+        def compare(logs: FollowedLogs, lost: list[str]) -> list[RangeOfLog]:
+            return [each for of, stop in stops.items() for each in _range_of(of, start.get(of), stop, logs, lost)]
 
-    def _going_on(self, of: TopicPartition, offset: int, each: FollowedLog) -> int:
+        return self._confirmed(compare, look)[0] if stops else []
+
+    def _confirmed(
+        self, compare: Callable[[FollowedLogs, list[str]], _Compared], look: Callable[[bool], FollowedLogs]
+    ) -> tuple[_Compared, FollowedLogs]:
+        """What a comparison gives, and the logs. Only what is lost at every look is lost.
+
+        A broker that puts a cleaned segment in the place of others takes these away first
+        (UnifiedLog.replaceSegments).
+        """
+        for attempt in range(_ATTEMPTS):
+            logs, lost = look(attempt > 0), list[str]()
+            found = compare(logs, lost)
+            if not lost or attempt + 1 == _ATTEMPTS:
+                break
+            time.sleep(_PAUSE_SECONDS)
+        for each in lost:
+            self._losses.report(each)
+        return found, logs
+
+    def _compare(
+        self, start: Mapping[TopicPartition, int], logs: FollowedLogs, lost: list[str]
+    ) -> dict[TopicPartition, int]:
+        gone = start.keys() - logs.keys()
+        if gone:
+            lost.append(f"Partitions {names(gone)} have been deleted")
+        found: dict[TopicPartition, int] = {}
+        for of, each in logs.items():
+            offset = start.get(of)
+            found[of] = _added(of, each, lost) if offset is None else self._going_on(of, offset, each, lost)
+        return found
+
+    def _going_on(self, of: TopicPartition, offset: int, each: FollowedLog, lost: list[str]) -> int:
         log = each.log
         if log.end < offset:
-            self._losses.report(
+            lost.append(
                 f"Partition {_name(of)} offset was changed from {offset} to {log.end}: the log was cut back, and the"
                 " records that come in their place have the same offsets"
             )
             return log.end
         replaced = _diverges(self._epochs.get(of, ()), each.epochs, offset)
         if replaced is not None:
-            self._losses.report(
+            lost.append(
                 f"Partition {_name(of)} offset was changed from {offset} to {replaced}: leader-epoch-checkpoint says"
                 " that other records have these offsets now"
             )
             return replaced
         if log.start > offset:
-            self._losses.report(_DELETED.format(name=_name(of), first=offset, start=log.start))
+            lost.append(_DELETED.format(name=_name(of), first=offset, start=log.start))
             return log.start
         return offset
+
+
+def _range_of(
+    of: TopicPartition, first: int | None, stop: int, logs: FollowedLogs, lost: list[str]
+) -> list[RangeOfLog]:
+    if of not in logs:
+        lost.append(f"Partitions {names([of])} have been deleted")
+        return []
+    log = logs[of].log
+    if log.end < stop:
+        lost.append(f"Partition {_name(of)} offset was changed from {stop} to {log.end}: the log was cut back")
+    if first is not None and first < log.start:
+        lost.append(_DELETED.format(name=_name(of), first=first, start=log.start))
+    offsets = OffsetRange(log.start if first is None else max(first, log.start), min(stop, log.end))
+    return [RangeOfLog(log, offsets)] if offsets.start < offsets.stop else []
+
+
+def _added(of: TopicPartition, each: FollowedLog, lost: list[str]) -> int:
+    if each.log.start > 0:
+        lost.append(f"Added partition {_name(of)} starts from {each.log.start} instead of 0")
+    return min(each.log.start, each.end)
 
 
 def _name(of: TopicPartition) -> str:

@@ -155,6 +155,7 @@ def test_damaged_partitions(number: int, tmp_path: Path) -> None:
 
 @pytest.mark.laws
 @pytest.mark.parametrize("number", range(examples(10)))
+@pytest.mark.filterwarnings("ignore:.*the segment begins at offset:kdump.log.records.DamageWarning")
 def test_missing_segments(number: int, tmp_path: Path) -> None:
     """Offsets that no batch has may have been those of a marker, unless the log is compacted."""
     rng = random.Random(number)
@@ -165,6 +166,7 @@ def test_missing_segments(number: int, tmp_path: Path) -> None:
     check(directory)
 
 
+@pytest.mark.filterwarnings("ignore:.*the segment begins at offset:kdump.log.records.DamageWarning")
 @settings(max_examples=examples(60))
 @given(st.data())
 def test_any_transactions(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:

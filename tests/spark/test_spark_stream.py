@@ -272,6 +272,38 @@ def test_what_is_lost(tmp_path: Path) -> None:
     assert loose.checkpoint == {"t": {"1": 8}}
 
 
+def test_a_segment_that_is_being_replaced_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker takes the old segments away, and then the suffix .swap; between two looks both names can be missing."""
+    partition = GrowingPartition(tmp_path, "t", 0)
+    for value in (b"a", b"b", b"c"):
+        partition.append(value)
+        partition.roll()
+    partition.commit()
+    query = StreamQuery(tmp_path, startingOffsets="earliest", maxOffsetsPerTrigger="1")
+    assert [row[2] for row in query.batch() or ()] == [0]
+    first = partition.path / f"{0:020}.log"
+    second = partition.path / f"{1:020}.log"
+    swap = Path(f"{first}.swap")
+    swap.write_bytes(first.read_bytes() + second.read_bytes())
+    for path in (first, second):
+        path.rename(f"{path}.deleted")
+    assert [row[2] for row in query.batch() or ()] == [1]
+
+    hidden = tmp_path / "hidden"
+    swap.rename(hidden)
+    query = StreamQuery(tmp_path, checkpoint={"t": {"0": 1}}, maxOffsetsPerTrigger="1")
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if hidden.exists():
+            hidden.rename(first)
+
+    monkeypatch.setattr("kdump.spark.stream_logs.time.sleep", pause)
+    assert [row[2] for row in query.rest()] == [1, 2]
+    assert len(pauses) == 1
+
+
 def test_a_high_watermark_that_goes_back_is_waited_for(tmp_path: Path) -> None:
     log = GrowingPartition(tmp_path, "t", 0)
     log.append(b"a", b"b")

@@ -356,11 +356,14 @@ RULES = (
     ),
 )
 MISSING = (
+    "Of a single copy, a segment that is missing between two others is reported as segment/missing, an error, unless "
+    "the log is compacted. A segment with the suffix .swap, which a broker was putting in the place of others, is "
+    "read instead of these, as its next start would do; it is reported as file/leftover. "
     "Offsets that no copy has are reported as replica/missing, an error, with whether they lie below the high "
     "watermark. --to log makes one partition of a merge, which a broker can be given; it lacks these offsets. A log "
     "file of a copy that cannot be read is left out of the merge, and the other copies fill its offsets. The exit "
     "status is 3, and a note says it, since the copy may have had other records or a later history: with all copies "
-    "readable, convert the partition anew. With --strict such a partition is not converted."
+    "readable, convert the partition anew. With --strict such a partition is not converted.",
 )
 DAMAGE = [
     (

@@ -1,0 +1,51 @@
+"""The segments that a broker was putting in the place of others: they are read as its next start puts them in place.
+
+The log cleaner writes a segment, gives it the suffix .swap, marks the segments that it replaces for deletion, and takes
+the suffix away. After a crash, and for a moment while a broker works, the records are in the .swap file alone. Source:
+UnifiedLog.replaceSegments, LogLoader.load.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from kdump.convert.records.log_slice import LogSlice, SlicedPartition
+from kdump.convert.records.ordered_log import read_headers
+from kdump.format.naming import Kind, number_of
+from kdump.storage.partition import LogFile, Partition, Segment
+from kdump.verify.findings import Finding, make_finding
+
+_SUFFIX: Final = ".log.swap"
+
+
+def with_swap_segments(partition: Partition) -> Partition:
+    """The partition with its .swap segments instead of the segments that they replace. Raises SourceError.
+
+    One whose headers are damaged replaces nothing; it is read where no segment has its base offset.
+    """
+    logs = [
+        LogFile(each.path, Kind.LOG, number, False, each.size)
+        for each in partition.misplaced_files
+        if each.what == "swap"
+        and each.path.endswith(_SUFFIX)
+        and (number := number_of(os.path.basename(each.path))) is not None
+    ]
+    if not logs:
+        return partition
+    there = {segment.log.base_offset for segment in partition.segments}
+    ends = {log: read_headers([LogSlice(log)]).next_offset for log in logs}
+    taken = [log for log, end in ends.items() if end is not None or log.base_offset not in there]
+    replaced = [(log.base_offset or 0, end) for log, end in ends.items() if end is not None]
+    first = min((base for base, _ in replaced), default=0)
+    stop = max((end for _, end in replaced), default=0)
+    segments = [each for each in partition.segments if not first <= (each.log.base_offset or 0) < stop]
+    segments += map(Segment, taken)
+    segments.sort(key=lambda each: each.log.base_offset or 0)
+    return partition._replace(segments=tuple(segments))
+
+
+def swap_findings(partition: SlicedPartition) -> Iterator[Finding]:
+    """file/leftover for each .swap segment that is read."""
+    for each in partition.slices:
+        if each.log.path.endswith(_SUFFIX) and each.start == 0:
+            yield make_finding("file/leftover", each.log.path, 0, 0, what="swap")

@@ -1,0 +1,104 @@
+"""Segments that a broker was putting in the place of others, and segments that are gone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kdump
+from kdump.convert.choice import Choice
+from kdump.convert.convert import convert_logs
+from kdump.convert.options import ConvertOptions, Target
+from kdump.convert.results import ConvertFindings
+from kdump.verify.findings import Finding, Severity
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+SEGMENTS = FIXTURES / "segments" / "segments-0"
+BASES = sorted(int(path.stem) for path in SEGMENTS.glob("*.log"))
+
+
+def copied(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(SEGMENTS, tmp_path / "logs" / "segments-0"))
+
+
+def log_of(directory: Path, base: int) -> Path:
+    return directory / f"{base:020}.log"
+
+
+def offsets(directory: Path) -> list[int]:
+    found = kdump.arrow(directory, columns=["offset"], isolation="all", on_damage=lambda _: None)
+    return list(found.read_all()["offset"].to_pylist())
+
+
+def findings(directory: Path, out: Path, **how: Any) -> list[Finding]:
+    found = convert_logs(kdump.discover(directory), out, ConvertOptions(**how))
+    return [each for value in found if isinstance(value, ConvertFindings) for each in value.findings]
+
+
+@pytest.mark.parametrize("there", [(), BASES[:1], BASES[:2]])
+def test_a_swap_segment_is_read_instead_of_what_it_replaces(there: tuple[int, ...], tmp_path: Path) -> None:
+    """As a crash leaves it: the first two segments became one; none, one or both of them are marked as deleted."""
+    directory = copied(tmp_path)
+    wanted = offsets(directory)
+    first, second = (log_of(directory, base) for base in BASES[:2])
+    joined = first.read_bytes() + second.read_bytes()
+    for path in (first, second):
+        if int(path.stem) not in there:
+            path.rename(f"{path}.deleted")
+    Path(f"{first}.swap").write_bytes(joined)
+    assert offsets(directory) == wanted
+    found = findings(directory, tmp_path / "out")
+    assert [(each.code, each.path) for each in found] == [("file/leftover", f"{first}.swap")]
+
+
+def test_a_damaged_swap_segment_replaces_nothing(tmp_path: Path) -> None:
+    directory = copied(tmp_path)
+    wanted = offsets(directory)
+    first = log_of(directory, BASES[0])
+    Path(f"{first}.swap").write_bytes(first.read_bytes()[:200] + bytes(300))
+    assert offsets(directory) == wanted
+    first.unlink()
+    assert 0 < len(offsets(directory)) < len(wanted)
+
+
+@pytest.mark.parametrize("target", [Target.PARQUET, Target.LOG])
+@pytest.mark.parametrize("base", BASES[1:-1:2])
+def test_a_missing_segment_is_an_error(base: int, target: Target, tmp_path: Path) -> None:
+    directory = copied(tmp_path)
+    assert findings(directory, tmp_path / "before", target=target) == []
+    log_of(directory, base).unlink()
+    (found,) = findings(directory, tmp_path / "out", target=target)
+    after = BASES[BASES.index(base) + 1]
+    assert (found.code, found.severity, found.path) == (
+        "segment/missing",
+        Severity.ERROR,
+        str(log_of(directory, after)),
+    )
+    assert found.data["base"] == after
+    verified = [each for report in kdump.verify_logs(kdump.discover(directory)) for each in report.findings]
+    assert found.message in [each.message for each in verified if each.code == "segment/missing"]
+
+
+def test_only_holes_among_the_offsets_that_are_asked_for_count(tmp_path: Path) -> None:
+    directory = copied(tmp_path)
+    log_of(directory, BASES[2]).unlink()
+    for number, (first, stop, count) in enumerate([(0, BASES[2], 0), (BASES[3], None, 0), (0, BASES[3] + 1, 1)]):
+        assert len(findings(directory, tmp_path / str(number), choice=Choice(offset=(first, stop)))) == count
+
+
+def test_damage_is_not_a_missing_segment(tmp_path: Path) -> None:
+    """The end of a segment is torn: what is missing is in the damaged bytes."""
+    directory = copied(tmp_path)
+    log = log_of(directory, BASES[1])
+    log.write_bytes(log.read_bytes()[:-300] + b"\xff" * 300)
+    codes = {each.code for each in findings(directory, tmp_path / "out")}
+    assert codes
+    assert "segment/missing" not in codes
+
+
+def test_the_log_cleaner_leaves_holes(tmp_path: Path) -> None:
+    for place in sorted((FIXTURES / "compacted").glob("*-0")):
+        assert findings(place, tmp_path / place.name) == []
