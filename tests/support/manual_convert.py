@@ -363,7 +363,7 @@ MISSING = (
     "watermark. --to log makes one partition of a merge, which a broker can be given; it lacks these offsets. A log "
     "file of a copy that cannot be read is left out of the merge, and the other copies fill its offsets. The exit "
     "status is 3, and a note says it, since the copy may have had other records or a later history: with all copies "
-    "readable, convert the partition anew. With --strict such a partition is not converted.",
+    "readable, convert the partition anew. With --strict such a partition is not converted."
 )
 DAMAGE = [
     (
