@@ -9,7 +9,7 @@ from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, offset_entries
 from kdump.format.naming import TopicPartition
-from kdump.storage.file_store import names_in, open_source, parent_of
+from kdump.storage.file_store import open_source, parent_of, store_of
 from kdump.storage.partition import Partition
 from kdump.storage.source import read_whole
 
@@ -85,9 +85,7 @@ class CheckpointOffsets:
 
 def read_offset_checkpoints(directory: str) -> CheckpointOffsets:
     """The offset checkpoints in a directory. A file that is missing or cannot be read counts as empty."""
-    names: frozenset[str] | None = None
-    with suppress(OSError):
-        names = frozenset(names_in(directory))
+    names = _root_names(directory)
     contents = {}
     for name in naming.OFFSET_CHECKPOINTS:
         if names is None or name in names:
@@ -100,6 +98,19 @@ def read_offset_checkpoints(directory: str) -> CheckpointOffsets:
         clean_shutdown=naming.CLEAN_SHUTDOWN in names,
         in_log_directory=not naming.ROOT_FILES.isdisjoint(names),
     )
+
+
+def _root_names(directory: str) -> frozenset[str] | None:
+    """The names of a directory, at least those that a log directory has; None where they cannot be had.
+
+    A log directory can have thousands of partitions, and this is asked for each of them: it is not listed.
+    """
+    store = store_of(directory)
+    if store.is_local:
+        return frozenset(name for name in naming.ROOT_FILES if os.path.lexists(os.path.join(directory, name)))
+    with suppress(OSError):
+        return frozenset(store.names(directory))
+    return None
 
 
 class CheckpointCache:

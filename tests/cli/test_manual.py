@@ -20,6 +20,7 @@ import pytest
 
 from kdump import cli
 from kdump.cli import exit_status
+from kdump.convert.parquet.manifest import PartitionKey, removal_lines
 from kdump.convert.tables import RECORDS
 from kdump.format import fetch
 from kdump.recover.plan import RecoverOptions, RecoveryResult
@@ -195,6 +196,7 @@ def test_every_field_of_the_manifest(kdump: Any, tmp_path: Path) -> None:
         if line["type"] == "settings":
             words = manual_convert.MANIFEST["settings"][1]["settings"]
             assert all(name in words for name in line["settings"])
+    found["removed"] = {*next(removal_lines(PartitionKey(None)))} - {"type"}  # in the middle of a run
     assert found == {kind: {*fields} for kind, (_, fields) in manual_convert.MANIFEST.items()}
 
 

@@ -20,10 +20,13 @@ from kdump.convert.parquet.manifest import (
     LeftOut,
     Manifest,
     SourceFile,
+    commit_bytes,
     manifest_bytes,
     merged_findings,
+    partition_lines,
+    removal_lines,
 )
-from kdump.convert.parquet.manifest_reader import read_manifest
+from kdump.convert.parquet.manifest_reader import read_commits, read_manifest
 from kdump.errors import KdumpError
 from kdump.format.naming import TopicPartition
 from kdump.kernel.crc import crc32c
@@ -178,6 +181,70 @@ def test_any_value_in_any_field(seed: int) -> None:
     except KdumpError:
         return
     assert read_manifest(manifest_bytes(found), "m") == found
+
+
+def commits(seed: int) -> list[tuple[bytes, Manifest]]:
+    """A manifest that grows by commits of one partition each: the bytes so far, and what they say."""
+    rng = random.Random(seed)
+    partitions = dict(MANIFEST.partitions)
+    data = manifest_bytes(MANIFEST)
+    found = [(data, MANIFEST)]
+    for number in range(rng.randrange(1, 6)):
+        key = rng.choice([*partitions, ENTRY._replace(topic_partition=TopicPartition("n", number)).key])
+        before = partitions.pop(key, None)
+        if before is not None and rng.randrange(2):
+            lines = removal_lines(key)
+        else:
+            name = f"n-{rng.randrange(2)}-{number}.parquet"
+            kept = before.files[:1] if before is not None else ()
+            entry = ConvertedPartition(
+                key.topic_partition, "p", None, number, files=(*kept, FILES[0]._replace(name=name))
+            )
+            partitions[key] = entry
+            lines = partition_lines(entry)
+        data += commit_bytes(lines, crc32c(data))
+        found.append((data, MANIFEST._replace(partitions=dict(partitions))))
+    return found
+
+
+@settings(max_examples=examples(100))
+@given(st.integers(0, 1 << 32), st.data())
+def test_commits(seed: int, drawn: st.DataObject) -> None:
+    """A run that is killed while it writes a commit leaves what was before it; damage to a commit is no such thing."""
+    grown = commits(seed)
+    data, manifest = grown[-1]
+    assert read_commits(data, "m") == (manifest, len(grown) == 1)
+    first, last = len(grown[0][0]), len(grown[-2][0])
+    cut = drawn.draw(st.integers(first, len(data) - 1), "cut")
+    wanted = [said for written, said in grown if len(written) <= cut][-1]
+    assert read_commits(data[:cut], "m") in ((wanted, False), (wanted, True), (manifest, False))
+    # A part of the last commit that was not written, though the file has its size.
+    start = drawn.draw(st.integers(last, len(data) - 2), "zeros")
+    zeros = bytes(drawn.draw(st.integers(1, len(data) - start), "count"))
+    assert read_manifest(data[:start] + zeros + data[start + len(zeros) :], "m") == grown[-2][1]
+    at = drawn.draw(st.integers(0, len(data) - 2), "damage")
+    damaged = bytearray(data)
+    damaged[at] ^= 1 << drawn.draw(st.integers(0, 7), "bit")
+    try:
+        found = read_manifest(bytes(damaged), "m")
+    except KdumpError as error:
+        assert str(error).startswith("m: the manifest cannot be read: ")  # noqa: PT017
+    else:
+        assert at >= last
+        assert found == grown[-2][1]
+
+
+def test_commits_that_cannot_be() -> None:
+    data = manifest_bytes(MANIFEST)
+    for lines, why in (
+        ([*partition_lines(UNNAMED), *partition_lines(UNNAMED)], "line 11: a topic-partition comes twice"),
+        ([*removal_lines(UNNAMED.key), *partition_lines(UNNAMED)], "line 11: a topic-partition comes twice"),
+        ([*lines_of()[:1]], "line 10: a line settings comes before the first partition"),
+        ([{"type": "file"}], "line 10: a line file comes before the first partition"),
+    ):
+        with pytest.raises(KdumpError, match=f"m: the manifest cannot be read: {why}"):
+            read_manifest(data + commit_bytes(lines, crc32c(data)), "m")
+    assert read_manifest(data + commit_bytes([], crc32c(data)), "m") == MANIFEST
 
 
 def test_findings_of_files_that_were_read_again_are_replaced() -> None:

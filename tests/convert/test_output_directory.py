@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kdump.convert.damage_log import DamagedRanges
-from kdump.convert.parquet import output_directory
+from kdump.convert.parquet import manifest_file
 from kdump.convert.parquet.continuation import continue_after
 from kdump.convert.parquet.manifest import MANIFEST, ConversionSettings, ConvertedPartition, LeftOut, manifest_bytes
 from kdump.convert.parquet.output_directory import LOCK, OutputDirectory
@@ -272,7 +272,7 @@ def test_a_damaged_manifest_is_refused(log: Path, out: Path, data: bytes) -> Non
 
 def test_a_manifest_that_is_too_large(log: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     converted(log, out)
-    monkeypatch.setattr(output_directory, "MAX_MANIFEST_BYTES", 10)
+    monkeypatch.setattr(manifest_file, "MAX_MANIFEST_BYTES", 10)
     with pytest.raises(KdumpError, match="the manifest is larger than 10 bytes"):
         convert(log, out)
 
@@ -528,5 +528,6 @@ def test_the_manifest_is_what_the_run_says(log: Path, out: Path) -> None:
     with OutputDirectory(str(out), SETTINGS, run=RUN) as output:
         for each in sliced(log):
             convert_to_parquet(each, output)
-        assert (out / MANIFEST).read_bytes() == manifest_bytes(output.manifest)
+        assert manifest_of(out) == output.manifest
+    assert (out / MANIFEST).read_bytes() == manifest_bytes(output.manifest)
     assert directory_handle.DirectoryHandle(str(out), read_only=True).names() == sorted(contents(out))

@@ -178,7 +178,14 @@ MANIFEST: dict[str, tuple[str, Mapping[str, str]]] = {
             "last_offset": "up to here; likewise",
         },
     ),
-    "end": ("The last line. A manifest without it is not complete.", {"crc32c": "of all bytes before this line"}),
+    "removed": (
+        "What an earlier line says of a partition counts no more.",
+        {"topic": "as of a partition", "partition": "likewise", "replica": "likewise"},
+    ),
+    "end": (
+        "The last line of a commit. What follows the last such line was not committed.",
+        {"crc32c": "of all bytes before this line"},
+    ),
 }
 
 ABOUT = [
@@ -261,7 +268,9 @@ RUNS = [
         "A folder of Parquet files has a manifest, _manifest.jsonl: which files belong to it, what each is made from, "
         "what was left out, and where the next run goes on. Read it to know which files to read: a run that is killed "
         "can leave others, which the next run removes. Files of others in the folder are never touched, and "
-        "_manifest.lock keeps two runs apart. The manifest is replaced at the end of each partition, in one step."
+        "_manifest.lock keeps two runs apart. Each partition is appended to the manifest when it is done, in one step, "
+        "and takes the place of what earlier lines say of it. A run that ends writes the manifest anew, with each "
+        "partition once and one line end; so does the next run where one was killed."
     ),
     (
         "A second run into the folder goes on where the first one ended, with the same options: other columns, "

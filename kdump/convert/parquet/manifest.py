@@ -9,7 +9,12 @@
   that its rows come from.
 - `finding`, after its partition: bytes that are no valid batch.
 - `left_out`, after its partition: records that are in no file, and why.
-- `end`, the last line: the CRC-32C of the lines before it.
+- `removed`: what an earlier line says of a partition counts no more.
+- `end`, after a commit: the CRC-32C of all bytes before it.
+
+A run that ends leaves one commit. While a run works, each partition is a commit of its own at the end of the file; what
+it says takes the place of what an earlier one says of the same partition. Bytes after the last `end` are of a commit
+that was not completed, and do not count.
 
 Fields are those of the values here. A binary field is a string when it is valid UTF-8, else `{"base64": "…"}`; so are
 paths and topics. Timestamps are milliseconds since the epoch.
@@ -155,13 +160,9 @@ class Manifest(NamedTuple):
     settings: ConversionSettings
     partitions: Mapping[PartitionKey, ConvertedPartition] = {}
 
-    def with_partition(self, entry: ConvertedPartition) -> "Manifest":
-        partitions = {**self.partitions, entry.key: entry}
-        # In the same order whichever comes first, or fails first.
-        return self._replace(partitions={of: partitions[of] for of in sorted(partitions, key=_order)})
-
-    def without(self, of: PartitionKey) -> "Manifest":
-        return self._replace(partitions={key: each for key, each in self.partitions.items() if key != of})
+    def in_order(self) -> "Manifest":
+        """The same, in the same order whichever partition came first, or failed first."""
+        return self._replace(partitions={of: self.partitions[of] for of in sorted(self.partitions, key=_order)})
 
     def file_names(self) -> set[str]:
         return {file.name for each in self.partitions.values() for file in each.files}
@@ -176,10 +177,14 @@ def _order(of: PartitionKey) -> tuple[str, int, str]:
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
-    """The manifest as JSON Lines."""
-    lines = [compact_json(line) for line in _lines(manifest)]
-    data = "".join(f"{line}\n" for line in lines).encode("ascii")
-    return data + compact_json({"type": "end", "crc32c": crc32c(data)}).encode("ascii") + b"\n"
+    """The manifest as JSON Lines, in one commit."""
+    return commit_bytes(_lines(manifest))
+
+
+def commit_bytes(lines: "Iterable[JsonObject]", crc: int = 0) -> bytes:
+    """The lines of a commit and its end, after bytes with this CRC-32C."""
+    data = "".join(f"{compact_json(line)}\n" for line in lines).encode("ascii")
+    return data + compact_json({"type": "end", "crc32c": crc32c(data, crc)}).encode("ascii") + b"\n"
 
 
 def settings_fields(settings: ConversionSettings) -> "JsonObject":
@@ -197,34 +202,50 @@ def _lines(manifest: Manifest) -> "Iterator[JsonObject]":
     settings = settings_fields(manifest.settings)
     yield {"type": "settings", "version": VERSION, "run": manifest.run, "settings": settings}
     for each in manifest.partitions.values():
-        of = each.topic_partition
+        yield from partition_lines(each)
+
+
+def partition_lines(each: ConvertedPartition) -> "Iterator[JsonObject]":
+    """The lines of a partition."""
+    yield {
+        "type": "partition",
+        **_key_fields(each.key),
+        "path": _text(each.path),
+        "first_offset": each.first_offset,
+        "next_offset": each.next_offset,
+        "last_batch": None if each.last_batch is None else dict(each.last_batch._asdict()),
+        "unfit_timestamps": each.unfit_timestamps,
+        "findings_dropped": each.findings_dropped,
+    }
+    for file in each.files:
         yield {
-            "type": "partition",
-            "topic": None if of is None else _text(of.topic),
-            "partition": None if of is None else of.partition,
-            "replica": None if each.replica is None else _text(each.replica),
-            "path": _text(each.path),
-            "first_offset": each.first_offset,
-            "next_offset": each.next_offset,
-            "last_batch": None if each.last_batch is None else dict(each.last_batch._asdict()),
-            "unfit_timestamps": each.unfit_timestamps,
-            "findings_dropped": each.findings_dropped,
+            "type": "file",
+            **file._asdict(),
+            "name": _text(file.name),
+            "columns": {
+                name: {"smallest": _value(low), "largest": _value(high), "nulls": nulls}
+                for name, low, high, nulls in file.columns
+            },
+            "sources": [{**source._asdict(), "path": _text(source.path)} for source in file.sources],
         }
-        for file in each.files:
-            yield {
-                "type": "file",
-                **file._asdict(),
-                "name": _text(file.name),
-                "columns": {
-                    name: {"smallest": _value(low), "largest": _value(high), "nulls": nulls}
-                    for name, low, high, nulls in file.columns
-                },
-                "sources": [{**source._asdict(), "path": _text(source.path)} for source in file.sources],
-            }
-        for finding in each.findings:
-            yield {"type": "finding", **finding._asdict(), "path": _text(finding.path)}
-        for left_out in each.left_out:
-            yield {"type": "left_out", **left_out._asdict()}
+    for finding in each.findings:
+        yield {"type": "finding", **finding._asdict(), "path": _text(finding.path)}
+    for left_out in each.left_out:
+        yield {"type": "left_out", **left_out._asdict()}
+
+
+def removal_lines(of: PartitionKey) -> "Iterator[JsonObject]":
+    """The line that takes a partition away."""
+    yield {"type": "removed", **_key_fields(of)}
+
+
+def _key_fields(key: PartitionKey) -> "JsonObject":
+    of = key.topic_partition
+    return {
+        "topic": None if of is None else _text(of.topic),
+        "partition": None if of is None else of.partition,
+        "replica": None if key.replica is None else _text(key.replica),
+    }
 
 
 def _binary(data: bytes) -> "JsonValue":

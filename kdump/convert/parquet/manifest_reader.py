@@ -1,9 +1,10 @@
 """Reads a manifest: nothing in it is believed before its type and its bounds are checked."""
 
 import os
+import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kdump.convert.parquet.manifest import (
     VERSION,
@@ -29,29 +30,77 @@ if TYPE_CHECKING:
 
 _BINARY_COLUMNS: Final = ("key", "value")
 _MAX_RUN: Final = 64
+_END: Final = re.compile(rb'^\{"type": ?"end"[^\n]*\n?', re.MULTILINE)
+"""The last line of a commit. JSON has no line breaks inside of strings."""
+_PARTITION: Final = re.compile(rb'^\{"type": ?"(?:partition|removed)"', re.MULTILINE)
 _T = TypeVar("_T")
+
+
+class CommittedManifest(NamedTuple):
+    """A manifest, and whether its file is as a run leaves it that ends: one commit, and nothing after it."""
+
+    manifest: Manifest
+    is_whole: bool
 
 
 def read_manifest(data: bytes, path: str) -> Manifest:
     """The manifest in these bytes. Raises KdumpError where it is damaged, or of a later version."""
-    number = 0
+    return read_commits(data, path).manifest
+
+
+def read_commits(data: bytes, path: str) -> CommittedManifest:
+    """The manifest after the last commit in these bytes. Raises as read_manifest.
+
+    A commit that a run was killed in does not count. Damage to what was committed is no such commit.
+    """
+    number = size = commits = 0
     try:
-        body, _, end = data.removesuffix(b"\n").rpartition(b"\n")
-        lines = [*body.split(b"\n"), end]
-        if len(lines) < 2:
-            raise CheckpointError("it ends before its last line")
-        if (version := _LineFields(json_object(_ascii(lines[0]))).number("version")) != VERSION:
+        head = _LineFields(json_object(_ascii(data.partition(b"\n")[0])))
+        if (version := head.number("version")) != VERSION:
             raise CheckpointError(f"it is of version {version}, this kdump reads {VERSION}")
-        last = _LineFields(json_object(_ascii(end)))
-        if last.text("type") != "end" or last.number("crc32c") != crc32c(body + b"\n"):
-            raise CheckpointError("its checksum is wrong")
-        reading = _Reading(_LineFields(json_object(_ascii(lines[0]))))
-        for number, line in enumerate(lines[1:-1], 2):  # noqa: B007  # for the message
-            reading.add(_LineFields(json_object(_ascii(line))))
-        return reading.manifest()
+        reading = _Reading(head)
+        for start, stop, size in _commits(data):  # noqa: B007  # the last one
+            lines = data[start:stop].splitlines()
+            for line in lines if commits else lines[1:]:
+                number += 1
+                reading.add(_LineFields(json_object(_ascii(line))))
+            number += 1
+            commits += 1
+            reading.commit()
+        if not commits or (size < len(data) and not _is_unfinished(data[size:])):
+            number = 0
+            raise CheckpointError(
+                "its checksum is wrong" if _END.search(data, size) else "it ends before its last line"
+            )
+        return CommittedManifest(reading.manifest(), commits == 1 and size == len(data) and data.endswith(b"\n"))
     except CheckpointError as error:
-        where = f"line {number}: " if number else ""
+        where = f"line {number + 1}: " if number else ""
         raise KdumpError(f"{path}: the manifest cannot be read: {where}{error}") from None
+
+
+def _commits(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """The commits up to the first with a wrong checksum: where each begins, where its last line begins and ends."""
+    start = crc = 0
+    for end in _END.finditer(data):
+        crc = crc32c(data[start : end.start()], crc)
+        try:
+            if _LineFields(json_object(_ascii(end[0]))).number("crc32c") != crc:
+                return
+        except CheckpointError:
+            return
+        yield start, end.start(), end.end()
+        crc = crc32c(end[0], crc)
+        start = end.end()
+
+
+def _is_unfinished(tail: bytes) -> bool:
+    """Whether bytes after the last commit are what a run left that was killed while it wrote the next one.
+
+    That one is of one partition. Of what a run writes at once, parts can be missing, which are zeros then.
+    """
+    ends = _END.search(tail)
+    is_complete = ends is not None and ends[0].endswith(b"}\n") and b"\0" not in tail
+    return not is_complete and len(_PARTITION.findall(tail)) <= 1
 
 
 def _ascii(line: bytes) -> str:
@@ -143,6 +192,7 @@ class _Reading:
         self._settings = _settings(head.fields("settings"))
         self._partitions: dict[PartitionKey, ConvertedPartition] = {}
         self._names: set[str] = set()
+        self._in_commit: set[PartitionKey] = set()
         self._files: list[ConvertedFile] = []
         self._findings: list[DamagedRange] = []
         self._left_out: list[LeftOut] = []
@@ -150,12 +200,16 @@ class _Reading:
 
     def add(self, line: _LineFields) -> None:
         what = line.text("type")
-        if what != "partition" and self._last is None:
+        if what not in ("partition", "removed") and self._last is None:
             raise CheckpointError(f"a line {what} comes before the first partition")
         match what:
             case "partition":
                 self._end_partition()
                 self._last = _partition(line)
+                self._replace(self._last.key)
+            case "removed":
+                self._end_partition()
+                self._replace(_key(line))
             case "file":
                 self._files.append(self._file(line))
             case "finding":
@@ -187,15 +241,26 @@ class _Reading:
     def _end_partition(self) -> None:
         if (last := self._last) is None:
             return
-        if last.key in self._partitions:
-            raise CheckpointError("a topic-partition comes twice")
         self._partitions[last.key] = last._replace(
             files=tuple(self._files), findings=tuple(self._findings), left_out=tuple(self._left_out)
         )
         self._files, self._findings, self._left_out = [], [], []
+        self._last = None
+
+    def _replace(self, key: PartitionKey) -> None:
+        """What an earlier commit says of a partition counts no more."""
+        if key in self._in_commit:
+            raise CheckpointError("a topic-partition comes twice")
+        self._in_commit.add(key)
+        if (before := self._partitions.pop(key, None)) is not None:
+            self._names.difference_update(file.name for file in before.files)
+
+    def commit(self) -> None:
+        """The lines so far are those of whole commits."""
+        self._end_partition()
+        self._in_commit.clear()
 
     def manifest(self) -> Manifest:
-        self._end_partition()
         return Manifest(self._run, self._settings, self._partitions)
 
 
@@ -238,21 +303,26 @@ def _settings(fields: _LineFields) -> ConversionSettings:
     )
 
 
-def _partition(line: _LineFields) -> ConvertedPartition:
+def _key(line: _LineFields) -> PartitionKey:
     topic = line.optional("topic", line.name)
     of = None if topic is None else TopicPartition(topic, line.count("partition"))
+    return PartitionKey(of, line.optional("replica", line.name))
+
+
+def _partition(line: _LineFields) -> ConvertedPartition:
+    key = _key(line)
     batch = line.optional("last_batch", line.fields)
     identity = None
     if batch is not None:
         base = batch.optional("base_offset", batch.number)
         identity = BatchIdentity(base, batch.number("last_offset"), batch.number("crc"))
     return ConvertedPartition(
-        of,
+        key.topic_partition,
         line.name("path"),
         line.optional("first_offset", line.number),
         line.number("next_offset"),
         identity,
-        line.optional("replica", line.name),
+        key.replica,
         line.count("unfit_timestamps"),
         line.count("findings_dropped"),
     )

@@ -2,9 +2,9 @@
 
 A run of kdump convert locks the folder, and makes a staging folder in it. There the files of a topic-partition have
 temporary names until all of them are written, by this process or by any that sees the folder, also where a task runs
-twice at the same time. Then one file of each gets its name, and a new manifest that names them takes the place of the
-old one in one step. The run removes the staging folder when it ends, with what it has then; a worker that still works
-finds none.
+twice at the same time. Then one file of each gets its name, and the manifest names all of them from one moment to the
+next (kdump.convert.parquet.manifest_file). The run removes the staging folder when it ends, with what it has then; a
+worker that still works finds none.
 
 What a run that was killed left has the id of the folder (in the name of its staging folder, or in its Parquet metadata)
 and is not in the manifest: the next run removes it. Nothing else in the folder is ever changed.
@@ -15,7 +15,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import Final, NamedTuple, Self
 
 import pyarrow as pa
@@ -24,20 +24,19 @@ import pyarrow.parquet as pq
 from kdump.convert.output_file import check_outside
 from kdump.convert.parquet.manifest import (
     MANIFEST,
-    MAX_MANIFEST_BYTES,
     ConversionSettings,
     ConvertedPartition,
     Manifest,
     PartitionKey,
     SourceFile,
-    manifest_bytes,
 )
-from kdump.convert.parquet.manifest_reader import read_manifest
+from kdump.convert.parquet.manifest_file import ManifestFile, read_manifest_file
+from kdump.convert.parquet.manifest_reader import CommittedManifest
 from kdump.convert.parquet.writer import RUN_KEY, SUFFIX, WrittenFile, check_settings, temporary_prefix
 from kdump.convert.records.log_slice import SlicedPartition
 from kdump.errors import KdumpError, SourceError, host_clause, reason
 from kdump.recover.runs import is_among_partitions
-from kdump.storage.directory_handle import DirectoryHandle, replace_file
+from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.file_store import absolute
 
 LOCK: Final = "_manifest.lock"
@@ -109,11 +108,12 @@ class OutputDirectory:
                 os.makedirs(path)
             self.handle = stack.enter_context(DirectoryHandle(path))
             self.handle.inherit_attributes(self.handle)  # what this process may set
-            found = self._read()
+            self._read()
             stack.callback(self._unlock, self._lock())
-            self.manifest = found or Manifest(secrets.token_hex(8) if run is None else run, settings)
+            found = self._read()  # a run that has ended since can have changed it
             if found is None:
-                replace_file(self.handle, MANIFEST, manifest_bytes(self.manifest))
+                found = CommittedManifest(Manifest(secrets.token_hex(8) if run is None else run, settings), False)
+            self._manifest_file = ManifestFile(self.handle, found.manifest, is_whole=found.is_whole)
             self._remove_leftovers()
             name = f"{temporary_prefix(self.run)}{secrets.token_hex(4)}"
             self.staging = StagingFolder(path, name, self.run, os.path.join(os.path.abspath(path), name))
@@ -122,22 +122,33 @@ class OutputDirectory:
             self._stack = stack.pop_all()
 
     @property
+    def manifest(self) -> Manifest:
+        """What the folder has now."""
+        return self._manifest_file.manifest
+
+    @property
     def run(self) -> str:
         """The id of the folder."""
         return self.manifest.run
 
     def close(self) -> None:
-        self._stack.close()
+        """Write the manifest in one piece, and unlock the folder.
+
+        Raises KdumpError where that fails; the manifest is right then, too.
+        """
+        with self._stack, self._errors():
+            self._manifest_file.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, error: object, *_: object) -> None:
+        with suppress(KdumpError) if error is not None else nullcontext():
+            self.close()
 
     # ---- opening
 
-    def _read(self) -> Manifest | None:
+    def _read(self) -> CommittedManifest | None:
         """The manifest; None for an empty folder. Raises KdumpError for any other folder."""
         names = self.handle.names()
         if MANIFEST not in names:
@@ -145,14 +156,11 @@ class OutputDirectory:
             if others:
                 raise KdumpError(f"{self.path}: it is not empty and has no {MANIFEST}, but has {others[0]}")
             return None
-        path = self.handle.path_of(MANIFEST)
-        with self.handle.open(MANIFEST) as descriptor:
-            if os.fstat(descriptor).st_size > MAX_MANIFEST_BYTES:
-                raise KdumpError(f"{path}: the manifest is larger than {MAX_MANIFEST_BYTES} bytes")
-        manifest = read_manifest(self.handle.read(MANIFEST), path)
-        if manifest.settings != self.settings:
-            raise KdumpError(f"{path}: made with other settings: {_difference(manifest.settings, self.settings)}")
-        return manifest
+        found = read_manifest_file(self.handle)
+        if (settings := found.manifest.settings) != self.settings:
+            path = self.handle.path_of(MANIFEST)
+            raise KdumpError(f"{path}: made with other settings: {_difference(settings, self.settings)}")
+        return found
 
     def _lock(self) -> int:
         """Lock the lock file: on network file systems directories have no locks."""
@@ -260,12 +268,14 @@ class OutputDirectory:
         """
         entry = written.entry
         old = self.manifest.partitions.get(entry.key)
+        if entry == old and not written.files:
+            return entry
         before = set[str]() if old is None else {file.name for file in old.files}
         given: list[str] = []
         try:
             with self._errors():
                 self._give_names(written, old, before, given)
-                self._replace_manifest(self.manifest.with_partition(entry))
+                self._manifest_file.replace(entry)
                 gone = before - {file.name for file in entry.files}
                 for name in gone:
                     self.handle.remove(name)
@@ -290,9 +300,9 @@ class OutputDirectory:
             # Until the names have their new content, no manifest has them: what it says of a file is always right.
             kept = tuple(file for file in old.files if not file.provisional)
             if replaced.isdisjoint(file.name for file in kept):
-                self._replace_manifest(self.manifest.with_partition(old._replace(files=kept)))
+                self._manifest_file.replace(old._replace(files=kept))
             else:
-                self._replace_manifest(self.manifest.without(old.key))
+                self._manifest_file.remove(old.key)
         for each in written.files:
             self.handle.rename(each.temporary, each.file.name)
             given.append(each.file.name)
@@ -303,11 +313,12 @@ class OutputDirectory:
         with suppress(OSError):
             for each in written.files:
                 self.handle.remove(each.temporary)
-        # An error can come after the manifest was replaced.
         with suppress(OSError, KdumpError):
-            self.manifest = self._read() or self.manifest
-            for name in set(given) - self.manifest.file_names():
-                self.handle.remove(name)
+            self._manifest_file.restore()
+            # An error can come after the manifest has named them.
+            if self.manifest.partitions.get(written.entry.key) is not written.entry:
+                for name in given:
+                    self.handle.remove(name)
 
     def _sync(self, names: Iterable[str]) -> None:
         """Sync the folder, and the folders of these files."""
@@ -315,10 +326,6 @@ class OutputDirectory:
         for folder in sorted(folders | {folder.partition("/")[0] for folder in folders}):
             self.handle.sync(folder)
         self.handle.sync()
-
-    def _replace_manifest(self, manifest: Manifest) -> None:
-        replace_file(self.handle, MANIFEST, manifest_bytes(manifest))
-        self.manifest = manifest
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
