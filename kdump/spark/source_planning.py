@@ -13,7 +13,6 @@ from kdump.convert.ranges.record_times import offset_at_time
 from kdump.convert.ranges.segment_search import numbers_of_segments
 from kdump.convert.ranges.stable_offset import stable_offset
 from kdump.convert.records.offset_ranges import OffsetRange
-from kdump.convert.replicas.merge import by_topic_id
 from kdump.errors import NotALog, SourceError
 from kdump.format.naming import Kind
 from kdump.spark.source_limits import (
@@ -31,6 +30,7 @@ from kdump.spark.source_limits import (
 )
 from kdump.spark.source_losses import DataLoss
 from kdump.spark.source_options import SourceOptions
+from kdump.storage.copies import by_topic_id
 from kdump.storage.discovery import discover
 from kdump.storage.file_store import absolute
 from kdump.storage.partition import Partition

@@ -14,7 +14,6 @@ from kdump.convert.ranges.cutting import RangeOfLog
 from kdump.convert.ranges.known_log import KnownLog
 from kdump.convert.ranges.stable_offset import stable_offset
 from kdump.convert.records.offset_ranges import OffsetRange
-from kdump.convert.replicas.replica_copy import epochs_of
 from kdump.errors import SourceError
 from kdump.format.checkpoint import EpochEntry
 from kdump.format.naming import TopicPartition
@@ -23,6 +22,7 @@ from kdump.spark.source_limits import SourceOptionError, names
 from kdump.spark.source_losses import DataLoss
 from kdump.spark.source_planning import known_logs
 from kdump.spark.stream_options import EndAt, StreamOptions
+from kdump.storage.copies import epochs_of
 
 _Compared = TypeVar("_Compared")
 _ATTEMPTS: Final = 4

@@ -14,12 +14,12 @@ from kdump.convert.records.copy_batches import CopyBatches
 from kdump.convert.records.log_slice import whole_log
 from kdump.convert.records.ordered_log import read_headers
 from kdump.convert.replicas.merge import CommonLog, common_log, settle_histories, share_holes
-from kdump.convert.replicas.replica_copy import epochs_of
 from kdump.format.batch import Batch
 from kdump.format.naming import TopicPartition
 from kdump.kernel.seek import row
 from kdump.log.batch_location import BatchLocation
 from kdump.log.log_files import base_offset_of
+from kdump.storage.copies import epochs_of
 from kdump.storage.file_store import is_directory, parent_of
 from kdump.storage.offset_checkpoints import CheckpointContext, CheckpointOffsets, read_offset_checkpoints
 from kdump.storage.partition import LogFile, Partition

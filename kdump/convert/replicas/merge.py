@@ -14,7 +14,7 @@ what is damaged in one copy comes from another, in this order:
 7. Where copies of one history have different records, the reading of most copies is right, else that of the first.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from itertools import combinations, islice
 from typing import Final, NamedTuple
@@ -27,10 +27,11 @@ from kdump.convert.records.offset_ranges import OffsetRange, common, united, wit
 from kdump.convert.records.ordered_log import checkpoint_context
 from kdump.convert.replicas.differences import COPIES, Coverage, Difference, differences
 from kdump.convert.replicas.doubts import settle_doubts
-from kdump.convert.replicas.replica_copy import CopyRange, ReplicaCopy, Stretch, part_of, records_in, topic_id_of
+from kdump.convert.replicas.replica_copy import CopyRange, ReplicaCopy, Stretch, part_of, records_in
 from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
 from kdump.log.batch_location import DamagedRange
+from kdump.storage.copies import by_topic_id, topic_id_of
 from kdump.storage.file_store import absolute
 from kdump.storage.partition import Partition
 from kdump.storage.walk import MAX_BATCH_BYTES
@@ -165,17 +166,6 @@ def merge_replicas(
         by_name = any(topic_id_of(copy) is None for copy in group)
         found += [each._replace(topic_id=topic_id, by_name=by_name, other_topic_ids=others) for each in several]
     return found
-
-
-def by_topic_id(copies: Sequence[Partition]) -> Mapping[str | None, list[Partition]]:
-    """The copies of each topic; those without an id are of the only one there is."""
-    groups: dict[str | None, list[Partition]] = {}
-    for copy in copies:
-        groups.setdefault(topic_id_of(copy), []).append(copy)
-    if len(groups) == 2 and None in groups:
-        (topic_id,) = (each for each in groups if each is not None)
-        return {topic_id: list(copies)}
-    return groups
 
 
 def _single(copy: Partition, offset: Bounds, options: MergeOptions, *, alone: bool = True) -> MergedPartition:

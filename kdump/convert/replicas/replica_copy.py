@@ -2,7 +2,6 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kdump.broker.history import EpochRun, History, history_of
@@ -10,12 +9,9 @@ from kdump.convert.records.batch_order import LeftOutBatch, ordered
 from kdump.convert.records.copy_batches import CopyBatches, IndexRange, PositionRange
 from kdump.convert.records.offset_ranges import OffsetRange, common
 from kdump.convert.records.ordered_log import checkpoint_context
-from kdump.errors import SourceError
-from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, EpochEntry, epoch_entries
-from kdump.format.partition_metadata import parse_partition_metadata
+from kdump.storage.copies import epochs_of
 from kdump.storage.offset_checkpoints import CheckpointContext
-from kdump.storage.partition import LogFile, Partition
-from kdump.storage.source import read_whole
+from kdump.storage.partition import Partition
 from kdump.verify.compaction import is_compacted_log
 
 _BLOCK: Final = 512
@@ -279,19 +275,3 @@ def is_same_block(own: CopyBatches, i: int, other: CopyBatches, k: int, batches:
         getattr(own, name)[i : i + batches] == getattr(other, name)[k : k + batches]
         for name in ("crc", "first", "last", "size")
     )
-
-
-def topic_id_of(partition: Partition) -> str | None:
-    """The topic id of a copy; None without a partition.metadata that a broker reads."""
-    if partition.metadata is not None:
-        with suppress(SourceError, CheckpointError), partition.metadata.open() as source:
-            return parse_partition_metadata(read_whole(source, MAX_CHECKPOINT_BYTES)).topic_id
-    return None
-
-
-def epochs_of(file: LogFile | None) -> list[EpochEntry] | None:
-    """The lines of a leader-epoch-checkpoint; None without one that can be read."""
-    if file is not None:
-        with suppress(SourceError, CheckpointError), file.open() as source:
-            return list(epoch_entries(read_whole(source, MAX_CHECKPOINT_BYTES)))
-    return None
