@@ -40,9 +40,20 @@ _MODULES = {
     "kdump.kernel.scanner": "ByteReader",
     "kdump.storage.source": "FileSource InputFile Source",
     "kdump.storage.walk": "ForeignBatch Gap SearchLimit ShrunkFile Tail TailContent",
+    "kdump.broker.coordinator_loader": "CoordinatorLoadSummary GroupLogUse",
+    "kdump.broker.group_coordinator_shard": "GroupCoordinatorShard",
+    "kdump.broker.group_metadata_manager": (
+        "ClassicGroup ConsumerGroup CoordinatorGroup CoordinatorGroupMember GroupMetadataManager ModernGroup "
+        "ShareGroup StreamsGroup"
+    ),
+    "kdump.broker.history": "EpochRun",
+    "kdump.broker.offset_metadata_manager": "OffsetAndMetadata OffsetMetadataManager PendingOffset",
     "kdump.broker.predict": "directory_state predict_start",
     "kdump.broker.refusal_reason": "RefusalReason",
     "kdump.broker.result": "DirectoryState FileRange IndexChecksums LoadResult Refusal ResultSegment ValidSegment",
+    "kdump.broker.share_coordinator_shard": (
+        "PersisterStateBatch ShareCoordinatorShard ShareGroupOffset SharePartitionKey"
+    ),
     "kdump.verify.checks.hanging": "OpenTransaction",
     "kdump.verify.findings": "CATALOGUE CatalogueEntry Finding Severity",
     "kdump.verify.report": "FileReport Report VerifyInterrupted",
@@ -74,11 +85,14 @@ _MODULES = {
         "report_compaction"
     ),
     "kdump.stat.compaction_pass": "CompactionPass",
+    "kdump.stat.coordinators": "CoordinatorStatistics",
     "kdump.stat.delete_horizons": "DeleteHorizons",
     "kdump.stat.dirty_keys": "DirtyKeys",
     "kdump.stat.disk": "FileSystem",
     "kdump.stat.estimate": "Estimate",
     "kdump.stat.free": "FreePlan FreeSetting FreeStep plan_free",
+    "kdump.stat.group_rows": "GroupFindings GroupPartitionRow GroupRow",
+    "kdump.stat.groups": "EndSource GroupFold GroupPartition GroupStatistics PartitionEnd",
     "kdump.stat.growth": "Growth IdlePartition growth idle_partitions",
     "kdump.stat.histogram": "Histogram",
     "kdump.stat.key_summary": "KeySummary topic_fit",

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from kdump.cli import exit_status, options
+from kdump.cli import complain, exit_status, options
 from kdump.cli.execution import Found, ProblemLog, execution
 from kdump.cli.progress import MEASURING, Progress
 from kdump.cli.sections import SectionedCommand
@@ -26,7 +26,7 @@ from kdump.verify.findings import Severity
 
 SECTIONS = {
     "What is measured": ("deep", "open_wrappers", "bucket_ms", "partitions", "kind", "max_batch_bytes"),
-    "Which rows": ("by", "top", "sort", "idle_ms"),
+    "Which rows": ("by", "top", "sort", "idle_ms", "offsets_retention_ms"),
     "Reports": ("retention", "compaction", "upgrade", "free_bytes"),
     "Settings of the topics": (
         "retention_ms",
@@ -156,6 +156,14 @@ def _columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     help="Only the partitions that were not written to for longer than TIME: 30d.",
 )
 @click.option(
+    "--offsets-retention",
+    "offsets_retention_ms",
+    type=DurationParam(),
+    metavar="TIME",
+    help="With --by group: offsets.retention.minutes of the brokers, after which the offsets of a group without members"
+    " expire. Default: 7d.",
+)
+@click.option(
     "--retention", is_flag=True, help="Say what a broker deletes now, what it deletes next, and what keeps the rest."
 )
 @click.option(
@@ -219,6 +227,7 @@ def command(**chosen: Any) -> int:
       kdump stat /data/kafka
       kdump stat --by partition --top 10 --sort absent /data/kafka
       kdump stat --by producer --format csv /data/kafka/orders-3
+      kdump stat --by group /data/kafka
       kdump stat --free 50g /data/kafka
       kdump stat --retention --retention-ms 7d /data/kafka/orders-*
       kdump stat --deep --io-limit 50m /data/kafka/accounts-*
@@ -237,8 +246,10 @@ def command(**chosen: Any) -> int:
         except KeyboardInterrupt:
             interrupted = problems.interrupted()
         problems.end(some=rows.has_partition)
+        if rows.has_partition and rows.lacks_coordinators and not interrupted:
+            complain("no partition of __consumer_offsets or __share_group_state is among the PATHs")
         result = rows.result(interrupted=interrupted)
-        worst = Severity.ERROR if result.total.is_damaged else None
+        worst = Severity.ERROR if result.total.is_damaged else result.group_findings.worst
         status = exit_status.of_findings(worst, Severity.ERROR, failed=problems.failed, interrupted=interrupted)
         if rows.has_partition:
             out.statistics(result)
@@ -271,6 +282,10 @@ def _row_options(chosen: dict[str, Any]) -> RowOptions:
     if by and top is None and chosen["format_name"] == "terminal":
         top = TOP
     found = RowOptions(by, top, chosen["sort"], chosen["bucket_ms"], int(time.time() * 1000), chosen["deep"], reports)
+    if chosen["offsets_retention_ms"] is not None:
+        if not found.wants_groups:
+            raise click.UsageError("--offsets-retention changes nothing without --by group")
+        found = found._replace(offsets_retention_ms=chosen["offsets_retention_ms"])
     if csv and len(found.kinds) > 1:
         raise click.UsageError(f"--format csv is one table, and these are {', '.join(found.kinds)}: give --by once")
     if not chosen["bucket_ms"]:
@@ -337,6 +352,7 @@ def _measured(
         io_limit=chosen["io_limit"],
         keep_cache=chosen["keep_cache"],
         keep_samples=chosen["deep"] and chosen["compaction"],
+        groups=rows.wants_groups,
     )
     with execution(found, chosen, progress) as job:
         yield from stat_logs(job.found, what, job.engine, job.progress.advance)

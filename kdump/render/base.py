@@ -226,6 +226,7 @@ class Renderer(ABC):
         for section in result.sections:
             for row in section.rows:
                 self.row(row)
+        self.findings(*result.group_findings)
         if self.options.totals:
             self.row(result.total)
 

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from kdump.errors import KdumpError
 from kdump.format.naming import TopicPartition
+from kdump.stat.coordinators import CoordinatorStatistics
 from kdump.stat.free import FreePlan, plan_free
+from kdump.stat.group_rows import GROUP_KINDS, GroupCollector, GroupFindings, example_coordinator
 from kdump.stat.histogram import Histogram
 from kdump.stat.partition_reports import PartitionReports, make_reports
 from kdump.stat.partitioner import PartitionerFit
@@ -29,7 +31,7 @@ from kdump.stat.values import (
 )
 from kdump.storage.file_store import parent_of
 
-Statistics = PartitionStatistics | LogDirectoryStatistics | KdumpError
+Statistics = PartitionStatistics | LogDirectoryStatistics | CoordinatorStatistics | KdumpError
 
 
 class _Directory(NamedTuple):
@@ -61,6 +63,14 @@ class RowCollector:
         self._partitions: list[PartitionRow] = []
         self._reports: list[PartitionReports] = []
         self._for_plan: list[PartitionStatistics] = []
+        self._groups: GroupCollector | None = None
+        if options.wants_groups:
+            self._groups = GroupCollector(options.offsets_retention_ms, options.now_ms)
+
+    @property
+    def lacks_coordinators(self) -> bool:
+        """Whether groups were asked for, and no partition of their internal topics was there."""
+        return self._groups is not None and not self._groups.has_coordinator
 
     def add(self, item: Statistics) -> Sequence[KdumpError]:
         """Add what was measured. Returns what could not be read of it."""
@@ -68,6 +78,9 @@ class RowCollector:
             return (item,)
         if isinstance(item, LogDirectoryStatistics):
             self._add_root(item)
+        elif isinstance(item, CoordinatorStatistics):
+            if self._groups is not None:
+                self._groups.add_coordinator(item)
         else:
             self._add_partition(item)
         return item.errors
@@ -86,6 +99,8 @@ class RowCollector:
 
     def _add_partition(self, item: PartitionStatistics) -> None:
         self.has_partition = True
+        if self._groups is not None:
+            self._groups.add_partition(item)
         sums, kinds = Sums.of(item), self.options.kinds
         if self._is_more_of_a_copy(item):
             sums = replace(sums, copies=0)
@@ -144,7 +159,9 @@ class RowCollector:
         """The rows of everything that was added; `interrupted` where more was to come."""
         sections = tuple(map(self._section, self.options.kinds))
         directories = tuple(self._build.log_directory(path, *of) for path, of in self._directories.items())
-        return StatResult(self._total(interrupted), sections, directories, sum_reports(self._reports), self.options)
+        findings = GroupFindings() if self._groups is None else self._groups.findings()
+        total, reports = self._total(interrupted), sum_reports(self._reports)
+        return StatResult(total, sections, directories, reports, self.options, findings)
 
     def _total(self, interrupted: bool) -> TotalRow:
         sums, options = self._sums, self.options
@@ -177,6 +194,8 @@ class RowCollector:
     def _section(self, kind: RowKind) -> RowSection:
         if kind is RowKind.PRODUCER:
             return self._producer_section()
+        if kind in GROUP_KINDS:
+            return self._group_section(kind)
         rows = self._sorted(kind, self._rows(kind))
         return RowSection(kind, tuple(rows), 0, 0).first(self.options.top)
 
@@ -210,6 +229,12 @@ class RowCollector:
         if kind in (RowKind.MAGIC, RowKind.HOUR):
             return list(rows)
         return sorted(rows, key=lambda row: (-row.disk_bytes, row.name))
+
+    def _group_section(self, kind: RowKind) -> RowSection:
+        assert self._groups is not None
+        rows = sorted(self._groups.rows(kind), key=lambda row: row.order)
+        found: Iterable[Row] = rows if self.options.sort is None else self._sorted(kind, rows)
+        return RowSection(kind, tuple(found), 0, 0).first(self.options.top)
 
     def _producer_section(self) -> RowSection:
         """There can be a million of them: rows are made of those that are shown."""
@@ -249,6 +274,7 @@ def _example(kind: RowKind) -> Row:
     segment = SegmentStatistics("0.log", 0, 1, 1, 0, 0, totals)
     producers = table_of(iter([ProducerRow(0, 0, (0,), 0, 0, 1, 1, 1)]))
     collector = RowCollector(RowOptions((kind,)))
+    collector.add(example_coordinator())
     name = TopicPartition("topic", 0)
     collector.add(
         PartitionStatistics("", name, "", None, 0, 1, None, (segment,), totals, producers, TransactionStatistics())

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kdump.stat.group_rows import GroupFindings
+from kdump.stat.groups import OFFSETS_RETENTION_MS
 from kdump.stat.partition_reports import ReportOptions
 from kdump.stat.report_totals import ReportTotals
 from kdump.stat.rows import LogDirectoryRow, Row, RowKind, TotalRow
@@ -20,7 +22,8 @@ class RowOptions(NamedTuple):
     """Which rows to make.
 
     `by`: the kinds that were asked for, none for an overview. `top`: at most so many rows of each kind. `sort`: the
-    name of a field, None for the space that a row takes (magic and hour: their own order).
+    name of a field, None for the space that a row takes (magic and hour: their own order; groups: the lag).
+    `offsets_retention_ms` is that of the offsets of groups.
     """
 
     by: tuple[RowKind, ...] = ()
@@ -30,6 +33,12 @@ class RowOptions(NamedTuple):
     now_ms: int = 0
     deep: bool = False
     reports: ReportOptions = ReportOptions()
+    offsets_retention_ms: int = OFFSETS_RETENTION_MS
+
+    @property
+    def wants_groups(self) -> bool:
+        """Whether rows of groups are made."""
+        return not {RowKind.GROUP, RowKind.GROUP_PARTITION}.isdisjoint(self.by)
 
     @property
     def kinds(self) -> tuple[RowKind, ...]:
@@ -64,6 +73,7 @@ class StatResult(NamedTuple):
     log_directories: tuple[LogDirectoryRow, ...] = ()
     reports: ReportTotals = ReportTotals()
     options: RowOptions = RowOptions()
+    group_findings: GroupFindings = GroupFindings()
 
     @property
     def is_overview(self) -> bool:

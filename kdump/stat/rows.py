@@ -1,5 +1,7 @@
 """The rows that stat shows: one for each segment, partition, topic, log directory, producer, codec, magic or hour.
 
+Those of groups are in kdump.stat.group_rows.
+
 A row has the values of kdump.stat.values; `fields` gives its numbers by name, as the lines of JSON have them: nested,
 never formatted. Rows of one kind have the same fields in the same order.
 """
@@ -54,6 +56,8 @@ class RowKind(StrEnum):
     CODEC = "codec"
     MAGIC = "magic"
     HOUR = "hour"
+    GROUP = "group"
+    GROUP_PARTITION = "group_partition"
     TOTAL = "total"
 
 

@@ -11,6 +11,7 @@ from kdump.engine.serial import Serial
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
 from kdump.kernel.record_statistics import PIECE_BYTES
+from kdump.stat.coordinators import CoordinatorSources, CoordinatorStatistics
 from kdump.stat.disk import use_of_root
 from kdump.stat.fold import join, settled
 from kdump.stat.partition import PartitionFold, is_set_aside, segments_of
@@ -23,7 +24,7 @@ from kdump.storage.offset_checkpoints import CheckpointCache, CheckpointContext
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.storage.ranges import cut_into_pieces, cut_into_ranges
 
-Measured = PartitionStatistics | LogDirectoryStatistics | SourceError
+Measured = PartitionStatistics | LogDirectoryStatistics | CoordinatorStatistics | SourceError
 
 
 def stat_logs(
@@ -34,6 +35,7 @@ def stat_logs(
 ) -> Iterator[Measured]:
     """Yield the numbers of each partition and, after its partitions, of each log directory, in the order of `found`.
 
+    With StatOptions.groups the coordinators of the groups follow (kdump.stat.group_rows makes rows of them).
     A path that cannot be read is yielded as its SourceError; a log file that cannot be read is an error of its segment.
     `on_bytes` is called with the number of bytes of logs that were done since the last call.
     """
@@ -48,12 +50,17 @@ def stat_logs(
     if chosen.deep and chosen.partitions is None:
         found = list(found)
         partitions = partitions_of_topics(found)
+    coordinators = CoordinatorSources()
+    if chosen.groups:
+        found = coordinators.watch(found)
     cutting = _Cutting(chosen, engine, partitions)
     for job, results in engine.map(_Runner(inside, folds=cutting.sizes is not None), cutting.jobs(found)):
         if on_bytes is not None and inside is None:
             on_bytes(job.size_bytes)
         yield from cutting.take(job, results)
     yield from cutting.rest()
+    if chosen.groups:
+        yield from coordinators.load(engine, chosen.max_batch_bytes)
 
 
 class StatJob:

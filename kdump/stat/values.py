@@ -41,7 +41,7 @@ class StatOptions(NamedTuple):
     a batch and its decompressed records. `partitions`: the number of partitions of each topic, None for those that are
     at hand. `now_ms`: the time of the clock, None for that of the machine. `by_producer`: keep the producers of each
     partition. `io_limit`: bytes of logs a second, None for no limit. `keep_cache`: leave what was read in the page
-    cache; None: unless a broker is writing.
+    cache; None: unless a broker is writing. `groups`: read the groups from the internal topics.
     """
 
     deep: bool = False
@@ -54,6 +54,7 @@ class StatOptions(NamedTuple):
     io_limit: int | None = None
     keep_cache: bool | None = None
     keep_samples: bool = False
+    groups: bool = False
 
 
 @dataclass(frozen=True, slots=True)

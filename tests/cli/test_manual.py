@@ -28,7 +28,16 @@ from kdump.recover.summary import RecoveryTotals
 from kdump.recover.undo import Run, RunResult
 from kdump.render import renderer
 from kdump.verify.findings import CATALOGUE
-from support import build, manual, manual_convert, manual_spark, manual_text, recovery_results, runbook_text
+from support import (
+    build,
+    coordinator_records,
+    manual,
+    manual_convert,
+    manual_spark,
+    manual_text,
+    recovery_results,
+    runbook_text,
+)
 from support.cases import each
 
 PAGES = manual.pages()
@@ -159,7 +168,11 @@ def fields_of_stat(kdump: Any, tmp_path: Path) -> dict[str, list[str]]:
     (tmp_path / "meta.properties").write_text("version=1\n")
     batch = build.batch([build.record(b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0)
     (tmp_path / "topic-0" / f"{0:020}.log").write_bytes(batch)
-    kinds = [word for kind in manual_text.LINES["stat"] if kind not in ("total", "summary") for word in ("--by", kind)]
+    (tmp_path / "__consumer_offsets-0").mkdir()
+    commit = build.record(coordinator_records.commit_key("g", "topic", 0), coordinator_records.commit_value(5))
+    (tmp_path / "__consumer_offsets-0" / f"{0:020}.log").write_bytes(build.batch([commit]))
+    others = ("finding", "total", "summary")
+    kinds = [word for kind in manual_text.LINES["stat"] if kind not in others for word in ("--by", kind)]
     found: dict[str, list[str]] = {}
     for line in map(json.loads, kdump.inside("stat", "--format", "json", *kinds, ".").lines):
         found.setdefault(line["type"], [name for name in line if name not in ("type", "path")])

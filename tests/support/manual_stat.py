@@ -169,6 +169,68 @@ PRODUCER = {
     "sample_share": "the share of all producers that have a row",
     **VOLUME,
 }
+_OFFSET = {
+    "topic": "its name; of a share group its id where no partition.metadata says the name",
+    "partition": "its number",
+    "committed_offset": "the last one that is valid: not that of an aborted or open transaction; null without one",
+    "leader_epoch": "of the committed offset; null without one",
+    "metadata": "the text of the commit",
+    "commit_timestamp_ms": "when it was committed",
+    "start_offset": "of a share group: the start offset of the share-partition",
+    "end_offset": "up to where the partition can be read; null where it is in none of the PATHs",
+    "end_source": "high-watermark, of the checkpoint of its log directory, or else log-end",
+    "lag": "end_offset - committed_offset, of a share-partition end_offset - start_offset without the records whose "
+    "delivery is complete; never below 0; null where one of them is",
+    "expires_ms": "when a coordinator removes the offset, by --offsets-retention or by the time in the commit; null "
+    "while it does not: a member reads the topic",
+    "expired": "whether that time has come, so that the next cleanup removes it",
+    "pending": "an array of commits in open transactions: producer_id, committed_offset, commit_timestamp_ms",
+    "member_id": "of the member that has the partition; null without one, and in a streams group",
+    "delivery": "of a share group, an object: the number of offsets from start_offset on by delivery state",
+}
+_OF_GROUP = {
+    "group": "its id",
+    "group_type": "classic, consumer, share or streams; null where only records of a deleted group are left",
+    "state": "Empty, Stable, Assigning, Reconciling; Dead for a group that there is not (any more)",
+}
+GROUP = {
+    **_OF_GROUP,
+    "protocol_type": "of a classic group; null where it commits offsets without members",
+    "protocol": "of a classic group: the assignor",
+    "epoch": "of the group, its generation",
+    "lag": "the sum of those that are known; null without one",
+    "lag_unknown": "how many of its topic-partitions have no known lag",
+    "last_commit_ms": "the time of the last commit",
+    "expires_ms": "when the first of its offsets expires",
+    "expired": "how many of its offsets have expired and are not yet removed",
+    "pending": "how many of its topic-partitions have a commit in an open transaction",
+    "ahead": "how many of its offsets lie beyond the end",
+    "segments": "null",
+    "batches": "null",
+    "records": "of the group in the internal topics",
+    "records_at_least": "the same",
+    "bytes": "of these records, before compression",
+    "allocated_bytes": "null",
+    "share": "of the bytes of the records of all groups, from 0 to 1",
+    "first_offset": "of its records in the log at path",
+    "last_offset": "likewise",
+    "tombstones": "among these records",
+    "replicas": "an array of the copies of the log at path, that one first",
+    "members": "an array of objects: member_id, instance_id, client_id, client_host, epoch, assigned_partitions",
+    "partitions": "an array of objects with the fields of a line group_partition from topic to delivery",
+}
+GROUP_PARTITION = {
+    **_OF_GROUP,
+    **_OFFSET,
+    "segments": "null, as the next ones are: they are those of the group",
+    "batches": "null",
+    "records": "null",
+    "records_at_least": "null",
+    "bytes": "null",
+    "allocated_bytes": "null",
+    "first_offset": "null",
+    "last_offset": "null",
+}
 LINES: dict[str, tuple[str, Mapping[str, str]]] = {
     "log_directory": (
         "One for every log directory; where PATH names some of its partitions, the numbers are of these.",
@@ -184,6 +246,11 @@ LINES: dict[str, tuple[str, Mapping[str, str]]] = {
         "With --by hour, one for every bucket of time with batches.",
         {"start_ms": "of the bucket", "bucket_ms": "its width: --bucket", **VOLUME},
     ),
+    "group": (
+        "With --by group, one for every group. The path is the directory of the log of its coordinator.",
+        GROUP,
+    ),
+    "group_partition": ("With --by group_partition, one for every topic-partition of a group.", GROUP_PARTITION),
     "total": ("After the rows, one of everything. The path is null.", TOTAL),
 }
 ABOUT = [
@@ -274,6 +341,25 @@ ABOUT = [
         "more goes with time."
     ),
     (
+        "--by group reads __consumer_offsets and __share_group_state, and says what every group has committed, its "
+        "lag, when its offsets expire, its members, and what its records take in these topics: the lag of a cluster "
+        "that is down. PATH has to hold the partitions of these topics and of those that the groups read, as all log "
+        "directories of a cluster do. --by group_partition has a row for every topic-partition of a group."
+    ),
+    (
+        "A committed offset is the last one that is valid after all transactions and tombstones, as a group "
+        "coordinator has it; the rules of expiry are those of Kafka 4.3. Of several copies of a partition of an "
+        "internal topic the one with the highest leader epoch counts, then the one with the highest log end offset; "
+        "the end of any other partition is the highest high watermark of its copies. The topic of a share group is "
+        "known by its id: partition.metadata says the name. Whether a streams group reads topics by a pattern is not "
+        "known."
+    ),
+    (
+        "Two findings are about groups. group/ahead: an offset lies beyond the end of its partition, because records "
+        "were lost or the stored high watermark is older. group/unread, an error: the log of a coordinator is damaged, "
+        "or holds records that cannot be decoded, so that what is said of groups may be out of date."
+    ),
+    (
         "An estimate is marked in JSON as estimate, with its error. Whether a number is exact depends on the data "
         "alone, not on the number of processes."
     ),
@@ -283,6 +369,11 @@ EXAMPLES = [
     (
         "The partitions with the most absent offsets:",
         "kdump stat --by partition --top 9 --sort absent /data/kafka",
+    ),
+    ("Which groups lag, and by how much, in a cluster that is down?", "kdump stat --by group /data*/kafka"),
+    (
+        "The topic-partitions with the largest lag, as a table:",
+        "kdump stat --by group_partition --top 20 --format csv /data/kafka",
     ),
     ("What frees 50 GiB, and what does it cost?", "kdump stat --free 50g /data/kafka"),
     (

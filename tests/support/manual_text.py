@@ -377,6 +377,7 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
     },
     "stat": {
         **manual_stat.LINES,
+        "finding": ("With --by group, after the rows, one for every finding about groups.", FINDING),
         "summary": (
             "The last line.",
             {"schema": SCHEMA_WORDS, "command": "stat", "exit_status": "of this run", "seconds": "that it took"},

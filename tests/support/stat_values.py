@@ -7,6 +7,8 @@ from operator import add
 from typing import Any
 
 from kdump.format.naming import TopicPartition
+from kdump.stat.coordinators import CoordinatorStatistics
+from kdump.stat.group_rows import example_coordinator
 from kdump.stat.histogram import Histogram
 from kdump.stat.producers import ProducerRow, ProducerTable, table_of
 from kdump.stat.sums import LogDirectoryStatistics, Sums
@@ -105,13 +107,13 @@ def producers(*rows: tuple[int, int, int]) -> ProducerTable:
     )
 
 
-def disk(*, damaged: bool = False) -> list[PartitionStatistics | LogDirectoryStatistics]:
+def disk(*, damaged: bool = False) -> list[PartitionStatistics | LogDirectoryStatistics | CoordinatorStatistics]:
     """Two log directories: a topic that eats the disk, one in two copies, a compacted one, an old one, a directory
-    that a broker deletes.
+    that a broker deletes; and a coordinator.
     """
     path = "/data/kafka/clicks-0/00000000000000000000.log"
     damage = Damage((DamagedStretch(path, 1000, 78, "crc"),), 1, 78) if damaged else Damage()
-    found: list[PartitionStatistics | LogDirectoryStatistics] = [
+    found: list[PartitionStatistics | LogDirectoryStatistics | CoordinatorStatistics] = [
         simple("clicks", 0, 4_000_000, 120_000_000, 60 * GIB, codec=3, hours=40, damage=damage),
         simple("clicks", 1, 2_000_000, 70_000_000, 31 * GIB, codec=3, hours=40),
         simple("orders", 0, 900_000, 900_000, GIB, producers=producers((7, 600_000, GIB // 2), (1000, 300_000, 9999))),
@@ -125,4 +127,4 @@ def disk(*, damaged: bool = False) -> list[PartitionStatistics | LogDirectorySta
     )
     found.append(simple("orders", 0, 900_000, 900_000, GIB, directory="/mnt/second", transactions=transactions))
     found.append(LogDirectoryStatistics("/mnt/second", Sums(), 99))
-    return found
+    return [*found, example_coordinator()]

@@ -19,8 +19,7 @@ from kdump.convert.tables import FINDINGS, PRODUCERS, SEGMENTS, TABLES, TRANSACT
 from kdump.errors import SourceError
 from kdump.stat.row_builder import RowBuilder
 from kdump.stat.stat import stat_logs
-from kdump.stat.sums import LogDirectoryStatistics
-from kdump.stat.values import StatOptions
+from kdump.stat.values import PartitionStatistics, StatOptions
 from kdump.storage.discovery import Found, Paths, discover, discover_whole
 from kdump.storage.file_store import absolute, is_directory
 from kdump.storage.partition import LogDirectory, Partition
@@ -142,7 +141,7 @@ class _Tables:
         for item in stat_logs(found, options):
             for error in (item,) if isinstance(item, SourceError) else item.errors:
                 self._fail(error)
-            if isinstance(item, SourceError | LogDirectoryStatistics):
+            if not isinstance(item, PartitionStatistics):
                 continue
             of = Origin(item.topic_partition)
             for segment in item.segments:

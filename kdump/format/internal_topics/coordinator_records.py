@@ -64,6 +64,7 @@ class CoordinatorDecoder:
                 None,
                 f"version {version} of {schema.name} is not known",
                 f"Found an unknown record version {version} for {record_type} type",
+                unknown_version=True,
             )
         try:
             fields = schema.read(reader, version)

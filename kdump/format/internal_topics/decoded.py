@@ -25,7 +25,7 @@ class DecodedRecord(NamedTuple):
     `problem` says why the record cannot be decoded, None where it can. A message in an unknown version may be there,
     too: Kafka reads it as the nearest version that it knows, which may be wrong. `java_problem` is the message of the
     exception of Kafka's reader, None for one without. `unknown_type` is a record type that no release up to that of the
-    tables has, None for any other problem.
+    tables has, None for any other problem. `unknown_version`: its value has a version that none of them has.
     """
 
     key: DecodedMessage | None
@@ -33,6 +33,12 @@ class DecodedRecord(NamedTuple):
     problem: str | None = None
     java_problem: str | None = None
     unknown_type: int | None = None
+    unknown_version: bool = False
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether a later release wrote the record."""
+        return self.unknown_type is not None or self.unknown_version
 
 
 class RecordDecoder(Protocol):

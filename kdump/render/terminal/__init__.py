@@ -315,6 +315,7 @@ class TerminalRenderer(Renderer):
 
         for piece in StatisticsView(result, self._console.width).pieces(self.options.totals):
             self._print(piece)
+        self.findings(*result.group_findings)
 
     def conversion(self, value: PartitionConversion) -> None:
         from kdump.render import conversions  # only a conversion needs it

@@ -13,9 +13,11 @@ from kdump.render.escaping import path_text, printable, shortened
 from kdump.render.measures import bar, count_text, percent_text, short_size, size_text, span_text, sparkline
 from kdump.render.sentences import counted, iso_time
 from kdump.render.terminal.columns import SHORTEST, WIDE, ColumnRule, packed
+from kdump.render.terminal.stat_groups import group_pieces
 from kdump.render.terminal.stat_records import record_lines, record_pieces
 from kdump.render.terminal.stat_reports import report_pieces
 from kdump.render.terminal.tables import BAD, table, time_text, without_zeros
+from kdump.stat.group_rows import GROUP_KINDS
 from kdump.stat.rows import (
     DiskRow,
     LogDirectoryRow,
@@ -189,6 +191,9 @@ class StatisticsView:
 
     def _section(self, section: RowSection) -> Iterator[Text | Table]:
         if not section.rows:
+            return
+        if section.kind in GROUP_KINDS:
+            yield from group_pieces(section, self._width, self._time)
             return
         rules, largest = _RULES[section.kind], max(row.share for row in section.rows)
         yield Text()

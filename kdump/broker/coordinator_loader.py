@@ -1,0 +1,176 @@
+"""Reads the log of a coordinator from its start to its end, and gives each record to what keeps the state.
+
+A broker that becomes the leader of a partition of `__consumer_offsets` or `__share_group_state` does the same. Unlike a
+broker, which gives up, this goes on after damage and after a record that it cannot decode, and counts both.
+
+Source: CoordinatorLoaderImpl of Kafka 4.3.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from kdump.broker.history import EpochRun
+from kdump.errors import SourceError
+from kdump.format.batch import Batch
+from kdump.format.control import ControlType, decode_key
+from kdump.format.internal_topics.decoded import DecodedRecord, RecordDecoder
+from kdump.storage.log_walk import walk_of
+from kdump.storage.partition import LogFile, Partition
+from kdump.storage.records import open_in_pieces, records
+from kdump.storage.walk import BatchChunk, ForeignBatch, Tail, TailContent
+
+_MARKERS: Final = {ControlType.COMMIT: True, ControlType.ABORT: False}
+
+
+class CoordinatorShard(Protocol):
+    """Keeps the state of one partition of an internal topic."""
+
+    def replay(self, record_offset: int, producer_id: int, decoded: DecodedRecord) -> str | None:
+        """Apply a record. Returns its group, None for a record without one."""
+
+    def replay_end_transaction_marker(self, producer_id: int, *, commits: bool) -> None:
+        """Apply a marker."""
+
+
+@dataclass(slots=True)
+class GroupLogUse:
+    """What the records of a group take in the log of its coordinator; `bytes` are those of the decompressed records.
+
+    `first_offset` and `last_offset` are those of its records.
+    """
+
+    first_offset: int
+    last_offset: int = -1
+    records: int = 0
+    bytes: int = 0
+    tombstones: int = 0
+
+    def add(self, offset: int, size_bytes: int, *, tombstone: bool) -> None:
+        """Count a record."""
+        self.last_offset = offset
+        self.records += 1
+        self.bytes += size_bytes
+        self.tombstones += tombstone
+
+
+@dataclass(slots=True)
+class CoordinatorLoadSummary:
+    """What a load read. `damaged` are stretches that are no valid batch, `undecoded` records that have no valid fields.
+
+    `unknown` are records of a type or version that only a later release knows. `bytes` are those of all records.
+    `runs` are the leader epochs of the batches, `end_offset` is the one after the last batch.
+    """
+
+    log_use: dict[str, GroupLogUse] = field(default_factory=dict)
+    runs: list[EpochRun] = field(default_factory=list)
+    end_offset: int = 0
+    records: int = 0
+    bytes: int = 0
+    damaged: int = 0
+    undecoded: int = 0
+    unknown: int = 0
+    errors: list[SourceError] = field(default_factory=list)
+
+
+class CoordinatorLoader:
+    """Loads one copy of a partition of an internal topic. `on_bytes` gets the bytes of the log files that were read.
+
+    `log_start_offset`: records below it are left out. `live`: a broker is writing the log, so that its last bytes may
+    be half a batch.
+    """
+
+    def __init__(
+        self,
+        shard: CoordinatorShard,
+        decoder: RecordDecoder,
+        max_batch_bytes: int,
+        *,
+        log_start_offset: int = 0,
+        live: bool = False,
+        on_bytes: Callable[[int], None] | None = None,
+    ) -> None:
+        self.summary = CoordinatorLoadSummary()
+        self._shard, self._decoder, self._max_batch_bytes = shard, decoder, max_batch_bytes
+        self._log_start_offset, self._live, self._on_bytes = log_start_offset, live, on_bytes
+
+    def load(self, partition: Partition) -> CoordinatorLoadSummary:
+        """Read all segments in log order. What cannot be read is an error of the summary."""
+        for segment in partition.segments:
+            try:
+                self._read(segment.log)
+            except SourceError as error:
+                self.summary.errors.append(error)
+            if self._on_bytes is not None:
+                self._on_bytes(segment.log.size)
+        return self.summary
+
+    def _read(self, file: LogFile) -> None:
+        with file.open() as source:
+            walk = walk_of(
+                file.kind,
+                source,
+                base_offset=file.base_offset,
+                everything=True,
+                max_batch_bytes=self._max_batch_bytes,
+            )
+            for item in walk:
+                match item:
+                    case BatchChunk(_, _, False):
+                        for batch in item.rows():
+                            self._replay(batch, item.body(batch))
+                    case Tail(_, _, TailContent.ZEROS) if file.preallocated:
+                        pass
+                    case Tail() if self._live and file.active:
+                        pass
+                    case ForeignBatch():
+                        pass
+                    case _:
+                        self.summary.damaged += 1
+
+    def _replay(self, batch: Batch, body: memoryview) -> None:
+        summary = self.summary
+        summary.end_offset = batch.last_offset + 1
+        self._add_epoch(batch)
+        if batch.last_offset < self._log_start_offset:
+            return
+        opened = open_in_pieces(batch, body, self._max_batch_bytes)
+        if opened.problem is not None:
+            summary.damaged += 1
+        producer_id = batch.producer_id
+        for record in records(batch, opened):
+            if record.offset < self._log_start_offset:
+                continue
+            if batch.control:
+                try:
+                    commits = _MARKERS.get(decode_key(record.key).type)  # type: ignore[call-overload]
+                except ValueError:
+                    summary.undecoded += 1
+                    continue
+                if commits is not None:
+                    self._shard.replay_end_transaction_marker(producer_id, commits=commits)
+                continue
+            decoded = self._decoder.decode(record.key, record.value)
+            group = self._shard.replay(record.offset, producer_id, decoded)
+            summary.records += 1
+            summary.bytes += record.size
+            if decoded.problem is not None:
+                self._count_problem(decoded)
+            if group is not None:
+                use = summary.log_use.get(group)
+                if use is None:
+                    use = summary.log_use[group] = GroupLogUse(record.offset)
+                use.add(record.offset, record.size, tombstone=record.value is None)
+
+    def _count_problem(self, decoded: DecodedRecord) -> None:
+        if decoded.is_unknown:
+            self.summary.unknown += 1
+        else:
+            self.summary.undecoded += 1
+
+    def _add_epoch(self, batch: Batch) -> None:
+        epoch, runs = batch.partition_leader_epoch, self.summary.runs
+        if runs and runs[-1].epoch == epoch:
+            runs[-1] = runs[-1]._replace(last=batch.last_offset, batches=runs[-1].batches + 1)
+        else:
+            runs.append(EpochRun(epoch, batch.base_offset, batch.last_offset, 1))
