@@ -13,7 +13,7 @@ from kdump.cli.exit_status import INTERRUPTED
 from kdump.dump.dump import DumpOptions, dump_logs
 from kdump.dump.events import CompanionDamage, DumpFailure, Event, NothingAtOffset
 from kdump.format.internal_topics.decoders import TOPICS
-from kdump.render import BYTES_MODES, RECORD_FORMATS, Renderer, RenderOptions, renderer
+from kdump.render import BYTE_FORMATS, BYTES_MODES, RECORD_FORMATS, Renderer, RenderOptions, renderer
 from kdump.render.base import StderrLine
 from kdump.render.escaping import printable
 from kdump.verify.findings import Severity
@@ -229,6 +229,7 @@ def _dump_options(chosen: dict[str, Any]) -> DumpOptions:
         decode=decoding.topic(chosen) if formats.is_decoded(chosen) else "none",
         topic=chosen["topic"],
         control=chosen["format_name"] not in RECORD_FORMATS,
+        fields=chosen["format_name"] in BYTE_FORMATS,
     )
 
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from kdump.render import FORMATS, RECORD_FORMATS, RenderOptions
+from kdump.render import BYTE_FORMATS, FORMATS, RECORD_FORMATS, RenderOptions
 from kdump.render.template import TemplateError, template_pieces, unescaped
 
-DUMP_FORMATS: Final = (*FORMATS, *(name for name in RECORD_FORMATS if name != "template"))
+DUMP_FORMATS: Final = (*FORMATS, *(name for name in RECORD_FORMATS if name != "template"), *BYTE_FORMATS)
 """What --format takes; a template has an option of its own."""
 _TEMPLATE: Final = "template"
 
@@ -62,6 +62,8 @@ def check(chosen: dict[str, Any]) -> None:
         raise click.UsageError("-Z goes with --template and --format values")
     if name in RECORD_FORMATS and chosen["batches"]:
         raise click.UsageError("--batches shows batches; csv, values and templates are formats of records")
+    if name in BYTE_FORMATS and chosen["records"]:
+        raise click.UsageError("--records leaves out batches; --format hex shows the bytes of batches")
     try:
         unescaped(chosen["separator"] or "")
         if name == _TEMPLATE:

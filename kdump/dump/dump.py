@@ -14,6 +14,7 @@ from kdump.dump.events import (
     Event,
     FileBegin,
     FileEnd,
+    StoredBytes,
 )
 from kdump.dump.kafka_tool.index_check import INDEX_ENTRIES, sanity_check_index
 from kdump.dump.message_range import MessageRange
@@ -26,7 +27,7 @@ from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.records import UNOPENED, open_in_pieces
 from kdump.storage.source import Source, reader_of
-from kdump.storage.walk import BatchChunk, Tail, TailContent
+from kdump.storage.walk import BatchChunk, Gap, Tail, TailContent
 from kdump.verify import checks
 from kdump.verify.checks import framing
 from kdump.verify.findings import CATALOGUE, Severity
@@ -57,6 +58,8 @@ class DumpOptions(NamedTuple):
     directory does not name one.
 
     `control`: control records are shown too, and count.
+
+    `fields`: the bytes of batches, and between and after them, are events too (StoredBytes).
     """
 
     records: bool = True
@@ -72,6 +75,7 @@ class DumpOptions(NamedTuple):
     decode: str = "none"
     topic: str | None = None
     control: bool = True
+    fields: bool = False
 
     @property
     def everything(self) -> bool:
@@ -209,6 +213,8 @@ def dump_messages(
                 on_damage(framing.not_a_batch(file.path, item, file.preallocated).severity)
             if everything:
                 yield item._replace(position=start + item.position)
+                if options.fields and isinstance(item, Gap | Tail):
+                    yield _stored(messages, item.position, item.length, _claimed(item), options)
             continue
         taken = 0
         if options.runs and options.records and everything and limit.remaining is None and not (start or item.damaged):
@@ -232,11 +238,32 @@ def dump_messages(
                 continue
             event = event if not start else event._replace(batch=event.batch._replace(position=start + batch.position))
             yield event
+            if options.fields:
+                yield _stored(messages, batch.position, batch.size, batch.size, options)
             if event.damage == "batch/limit" and options.records:
                 yield _above_limit(file.path, event, options.max_batch_bytes)
             if limit.reached:
                 return False
     return everything
+
+
+def _claimed(item: Gap | Tail) -> int:
+    """The size that the header at the beginning of these bytes claims. A torn header claims what is there."""
+    if isinstance(item, Gap):
+        return item.claimed if item.headed else 0
+    return item.claimed or item.length if item.reason is TailContent.TORN else 0
+
+
+def _stored(messages: MessageRange, position: int, length: int, claimed: int, options: DumpOptions) -> StoredBytes:
+    """Bytes of the range; `position` counts from its beginning."""
+    start, kind, _, source = messages
+    read = reader_of(source)
+
+    def read_at(at: int, size: int) -> bytes:
+        return read(at - start, size)
+
+    is_07 = kind is naming.Kind.KAFKA07
+    return StoredBytes(start + position, length, claimed, is_07, options.records, options.max_batch_bytes, read_at)
 
 
 def _open(

@@ -56,6 +56,23 @@ class BatchEvent(NamedTuple):
     crc_ok: bool | None
 
 
+class StoredBytes(NamedTuple):
+    """The bytes of the batch, gap or tail that came before, only with DumpOptions.fields.
+
+    `position` and `length` are those in the file. `claimed` is the size of the batch whose header they begin with, 0
+    where they begin with none. `records` says whether records are wanted, `max_bytes` what may be read and decompressed
+    of a batch. `read(position, size)` returns bytes until the next event.
+    """
+
+    position: int
+    length: int
+    claimed: int
+    kafka07: bool
+    records: bool
+    max_bytes: int
+    read: Callable[[int, int], bytes]
+
+
 class BatchRun:
     """Batches that a consumer may take at once, only with DumpOptions.runs.
 
@@ -194,6 +211,7 @@ Event = (
     FileBegin
     | BatchEvent
     | BatchRun
+    | StoredBytes
     | CompanionEntry
     | Gap
     | ForeignBatch

@@ -14,6 +14,7 @@ from kdump.render.escaping import BYTES_MODES
 
 __all__ = [
     "BYTES_MODES",
+    "BYTE_FORMATS",
     "FINDING_FORMATS",
     "FORMATS",
     "RECORD_FORMATS",
@@ -36,6 +37,8 @@ RECORD_FORMATS = {
     "template": ("kdump.render.template", "TemplateRenderer"),
 }
 """The same of the formats that show records alone. The csv of stat shows its rows."""
+BYTE_FORMATS = {"hex": ("kdump.render.hex", "HexRenderer")}
+"""The same of the format that shows the bytes of a log field by field."""
 FINDING_FORMATS = tuple(name for name in FORMATS if name != "kafka")
 """The formats of findings and plans: Kafka's dump tool shows files only."""
 
@@ -45,10 +48,10 @@ STAT_FORMATS = (*FINDING_FORMATS, "csv")
 
 
 def renderer(name: str, stream: IO[Any], options: RenderOptions | None = None) -> Renderer:
-    """The renderer of one format of FORMATS or RECORD_FORMATS, which writes UTF-8 to a binary or text stream.
+    """The renderer of one format of the tables, which writes UTF-8 to a binary or text stream.
 
     Close it, or use it in a `with` statement, so that its buffer is written. Raises KeyError for an unknown name.
     """
-    module, class_name = {**FORMATS, **RECORD_FORMATS}[name]
+    module, class_name = {**FORMATS, **RECORD_FORMATS, **BYTE_FORMATS}[name]
     renderer: type[Renderer] = getattr(import_module(module), class_name)
     return renderer(stream, RenderOptions() if options is None else options)

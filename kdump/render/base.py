@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         IndexReport,
         NonConsecutiveOffsets,
         NothingAtOffset,
+        StoredBytes,
     )
     from kdump.format.batch import Batch
     from kdump.format.internal_topics.decoded import RecordDecoder
@@ -135,6 +136,9 @@ class Renderer(ABC):
     @abstractmethod
     def tail(self, path: Path, tail: Tail) -> None:
         """Bytes after the last batch."""
+
+    def stored(self, path: Path, stored: StoredBytes) -> None:  # noqa: B027  # only hex shows it
+        """The bytes of the last batch, gap or tail."""
 
     @abstractmethod
     def entry(self, path: Path, kind: str, fields: Fields) -> None:
@@ -284,6 +288,7 @@ class Renderer(ABC):
             FileBegin,
             FileEnd,
             NothingAtOffset,
+            StoredBytes,
         )
         from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
 
@@ -306,6 +311,8 @@ class Renderer(ABC):
                     self.gap(path, event)
                 case Tail():
                     self.tail(path, event)
+                case StoredBytes():
+                    self.stored(path, event)
                 case FileEnd():
                     self.end(path)
                 case CompanionEntry(kind, fields):

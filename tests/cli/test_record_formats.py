@@ -81,6 +81,7 @@ def test_how_a_read_found_its_offset_goes_to_standard_error(kdump: Any, logs: Pa
         (("--format", "values", "--separator", r"\q"), "--separator: \\q is no escape"),
         (("--separator", ","), "go with --format values"),
         (("--format", "csv", "-Z"), "-Z goes with"),
+        (("--format", "hex", "--records"), "--records leaves out batches"),
         (("--no-summary",), "--no-summary goes with --format json"),
         (("--format", "template"), "template"),
     ],
@@ -89,3 +90,29 @@ def test_what_does_not_go_together(kdump: Any, logs: Path, arguments: tuple[str,
     ran = kdump.inside("dump", *arguments, str(logs / "clean.log"))
     assert ran.status == 2
     assert problem in ran.err.decode()
+
+
+def test_hex(kdump: Any, logs: Path) -> None:
+    ran = kdump.inside("dump", "--format", "hex", str(logs / "damaged.log"))
+    assert ran.status == 1
+    marked = [line for line in ran.lines if line.startswith("!")]
+    assert len(marked) == 1
+    assert "  crc " in marked[0]
+    assert "DAMAGED: the bytes from attributes on give 0x" in marked[0]
+    batches = kdump.inside("dump", "--format", "hex", "--batches", str(logs / "mixed.log")).lines
+    assert not [line for line in batches if "keyLength  " in line and "|" in line]
+    assert [line for line in batches if "  records " in line]
+
+
+def test_hex_of_some_batches(kdump: Any, logs: Path) -> None:
+    lines = kdump.inside("dump", "--format", "hex", "--offset", "4:5", str(logs / "topic-0")).lines
+    assert next(line for line in lines if "baseOffset" in line).endswith("  3")
+    assert sum("baseOffset" in line for line in lines) == 1
+
+
+def test_hex_says_what_the_records_of_internal_topics_say(kdump: Any) -> None:
+    path = str(INTERNAL / "__consumer_offsets-0")
+    said = [line for line in kdump.inside("dump", "--format", "hex", path).lines if "  = " in line]
+    assert any("OffsetCommit group=" in line for line in said)
+    raw = kdump.inside("dump", "--format", "hex", "--decode", "none", path).lines
+    assert not [line for line in raw if " = OffsetCommit" in line]

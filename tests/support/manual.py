@@ -307,6 +307,7 @@ def record_formats() -> Iterator[str]:
     yield from prose(manual_dump.TEMPLATE_INTRO)
     yield from listed(manual_dump.TOKENS.items())
     yield from paragraphs("FORMATS OF RECORDS", manual_dump.RECORDS_ALONE)
+    yield from paragraphs("BYTES", manual_dump.HEX)
 
 
 def guidance() -> Iterator[str]:

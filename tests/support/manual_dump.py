@@ -39,7 +39,25 @@ RECORDS_ALONE: Final = (
         "the columns key_decoded, value_decoded and decode_problem follow."
     ),
 )
+HEX: Final = (
+    (
+        "--format hex shows the bytes of a log field by field. A line has the position of the field in the file, its "
+        "bytes, its name in Kafka and what they mean; a long field goes on in lines of 16 bytes. N zeros in a row are "
+        "00 x N. All bytes of the file are there, in their order: those of damaged batches, gaps and tails too, as "
+        "far as their fields can be told. An exclamation mark stands before a damaged field, and DAMAGED and the "
+        "reason after it."
+    ),
+    (
+        "The records of a compressed batch, and the messages in a compressed message, follow the bytes that hold "
+        "them. Their lines begin with a bar, for they are not in the file: their positions count from the first byte "
+        "that the codec gave. Records of internal topics and of control batches are followed by what they say. With "
+        "--batches no record is taken apart. --offset and -n choose whole batches. On a terminal only the beginning "
+        "of a long field is shown."
+    ),
+)
 EXAMPLES_OF_FORMATS: Final = [
+    ("The first batch, byte by byte:", "kdump dump --format hex -n 1 topic-0/"),
+    ("What is damaged, and why:", "kdump dump --format hex topic-0/ | tee bytes.txt | tail -n 40"),
     ("Offset, key and value of each record, as kcat prints them:", "kdump dump --template '%o %k=%s\\n' topic-0/"),
     (
         "The groups that have committed in a partition of __consumer_offsets, each time that they did:",

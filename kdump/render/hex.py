@@ -1,0 +1,153 @@
+"""The bytes of a log, field by field, for people who learn the format or report a bug.
+
+    batch position=0 size=71 offsets=0..0 count=1 magic=2 …      the line of --format text
+             0  00 00 00 00 00 00 00 00  baseOffset           0
+    !       17  00 00 00 01              crc                  0x00000001: CRC-32C …  DAMAGED: the bytes … give 0x…
+      record 0
+            61  14                       length               10: bytes of the record after this field
+            67  76 61 6c 75 65 20 6f 66  value                20 bytes "value of …"
+            75  20 61 20 72 65 63 6f 72 64 …                                    | a record …|
+      | records without compression, 1234 bytes
+      |      0  14                       length               10: …
+
+A line has the position in the file (decimal), the bytes, the name of the field and what it means. A field of more than
+8 bytes goes on with 16 bytes a line. `!` marks a damaged field. Lines that begin with `|` are not in the file: a codec
+gave their bytes, and their positions count from the first of them. `00 × N` are N zeros in a row. All bytes of the file
+are shown, in their order, and none twice; on a terminal only the beginning of a long field.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from kdump.dump.fields.cursor import ByteField, FieldGroup, RecordContent
+from kdump.format.record import Record
+from kdump.render.base import RenderOptions
+from kdump.render.escaping import Path, printable, quoted
+from kdump.render.sentences import iso_time
+from kdump.render.text import TextRenderer, control_word
+
+if TYPE_CHECKING:
+    from kdump.dump.events import StoredBytes
+    from kdump.format.batch import Batch
+    from kdump.storage.records import DecodedBatch
+
+FIRST_BYTES: Final = 8
+LINE_BYTES: Final = 16
+_ZERO_LINES: Final = 4
+"""So many lines of zeros become one."""
+_NOUGHTS: Final = bytes(LINE_BYTES)
+_STEP: Final = 4096
+_PREVIEW_BYTES: Final = 40
+_DOTS: Final = bytes(byte if 0x20 <= byte < 0x7F else 0x2E for byte in range(256))
+
+
+class HexRenderer(TextRenderer):
+    """Writes the fields of batches, and the bytes between and after them."""
+
+    def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
+        super().__init__(stream, options)
+        self._most = LINE_BYTES * shutil.get_terminal_size().lines if self.out.terminal else 0
+        self._is_control = self._is_damaged = False
+
+    def batch(self, path: Path, batch: Batch, damage: str | None = None, crc_ok: bool | None = True) -> None:
+        super().batch(path, batch, damage, crc_ok)
+        self._is_control = batch.control
+        self._is_damaged = damage is not None
+
+    def records(
+        self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch
+    ) -> None:
+        """The records are among the fields of their batch."""
+
+    def stored(self, path: Path, stored: StoredBytes) -> None:
+        from kdump.dump.fields.stored_bytes import stored_fields
+
+        for part in stored_fields(stored):
+            match part:
+                case FieldGroup(title, depth):
+                    self.out.write(f"{_margin(depth)} {title}\n")
+                case ByteField():
+                    for lines in self._lines_of(part):
+                        self.out.write(lines)
+                case RecordContent():
+                    self._means(part)
+
+    def _lines_of(self, field: ByteField) -> Iterator[str]:
+        margin, data = _margin(field.depth), field.data
+        mark = "!" if field.damage is not None else " "
+        meaning = _meaning(field)
+        zeros = len(data) > _ZERO_LINES * LINE_BYTES and _zeros(memoryview(data), 0) == len(data)
+        first = b"" if zeros else bytes(data[:FIRST_BYTES])
+        shown = f"00 × {len(data)}" if zeros else first.hex(" ")
+        yield f"{mark}{margin[1:]}{field.position:>8}  {shown:<23}  {f'{field.name:<20} {meaning}'.rstrip()}\n"
+        if zeros:
+            return
+        stop = min(len(data), self._most) if self._most else len(data)
+        yield from _continued(memoryview(data)[: max(stop, FIRST_BYTES)], field.position, margin)
+        if stop < len(data) and stop > FIRST_BYTES:
+            left = len(data) - stop
+            yield f"{margin}{'':>8}  … {left:,} more bytes of {len(data):,}; a pipe or a file gets them all\n"
+
+    def _means(self, content: RecordContent) -> None:
+        """What a record of a control batch or of an internal topic says."""
+        if self._is_control:
+            said = control_word(content.key, content.value)
+        elif self.decoder is not None and not self._is_damaged:
+            from kdump.render.messages import record_words  # only internal topics need it
+
+            found = self.decoder.decode(content.key, content.value)
+            record = Record(0, -1, content.key, content.value, (), -1, 2, 0, 0)
+            said = (
+                f"undecoded: {printable(found.problem)}" if found.problem else record_words(found, record, self._mode)
+            )
+        else:
+            return
+        self.out.write(f"{_margin(content.depth)}{'':>8}  = {said}\n")
+
+
+def _margin(depth: int) -> str:
+    return "  " + "| " * depth
+
+
+def _meaning(field: ByteField) -> str:
+    meaning = printable(field.meaning)
+    if field.is_content:
+        size = len(field.data)
+        text = quoted(str(bytes(field.data[:_PREVIEW_BYTES]), "utf-8", "surrogateescape"))
+        meaning = f"{size} {'byte' if size == 1 else 'bytes'} {text}{'…' if size > _PREVIEW_BYTES else ''}"
+    if field.time_ms is not None and field.time_ms >= 0:
+        meaning += f" ({iso_time(field.time_ms)})"
+    return meaning if field.damage is None else f"{meaning}  DAMAGED: {printable(field.damage)}".lstrip()
+
+
+def _continued(data: memoryview, position: int, margin: str) -> Iterator[str]:
+    """The lines after the first one of a field, some at a time."""
+    at, lines = FIRST_BYTES, list[str]()
+    while at < len(data):
+        piece = bytes(data[at : at + LINE_BYTES])
+        if piece == _NOUGHTS and (run := _zeros(data, at)) >= _ZERO_LINES * LINE_BYTES:
+            lines.append(f"{margin}{position + at:>8}  00 × {run}\n")
+            at += run
+        else:
+            text = str(piece.translate(_DOTS), "ascii")
+            lines.append(f"{margin}{position + at:>8}  {piece.hex(' '):<47}  |{text}|\n")
+            at += len(piece)
+        if len(lines) >= 500:
+            yield "".join(lines)
+            lines.clear()
+    yield "".join(lines)
+
+
+def _zeros(data: memoryview, start: int) -> int:
+    """How many zeros there are from a byte on."""
+    at = start
+    while at < len(data):
+        piece = bytes(data[at : at + _STEP])
+        zeros = len(piece) - len(piece.lstrip(b"\0"))
+        at += zeros
+        if zeros < len(piece):
+            break
+    return at - start
