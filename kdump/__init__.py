@@ -132,9 +132,10 @@ _MODULES = {
     ),
     "kdump.dump.dump": "DumpOptions dump_logs",
     "kdump.dump.events": (
-        "BatchEvent BatchRun CompanionDamage CompanionEntry DumpFailure EmptyIndex FileBegin FileEnd IndexReport "
-        "NonConsecutiveOffsets NothingAtOffset ReportKind SanityCheckPassed TrailingBytes"
+        "BatchEvent BatchRun CompanionDamage CompanionEntry DumpFailure EmptyIndex FileBegin FileEnd ImageLine "
+        "IndexReport NonConsecutiveOffsets NothingAtOffset ReportKind SanityCheckPassed TrailingBytes"
     ),
+    "kdump.dump.metadata_image": "ImageOptions dump_metadata_image",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604  # all are strings

@@ -56,12 +56,15 @@ from kdump.dump.events import DumpFailure as DumpFailure
 from kdump.dump.events import EmptyIndex as EmptyIndex
 from kdump.dump.events import FileBegin as FileBegin
 from kdump.dump.events import FileEnd as FileEnd
+from kdump.dump.events import ImageLine as ImageLine
 from kdump.dump.events import IndexReport as IndexReport
 from kdump.dump.events import NonConsecutiveOffsets as NonConsecutiveOffsets
 from kdump.dump.events import NothingAtOffset as NothingAtOffset
 from kdump.dump.events import ReportKind as ReportKind
 from kdump.dump.events import SanityCheckPassed as SanityCheckPassed
 from kdump.dump.events import TrailingBytes as TrailingBytes
+from kdump.dump.metadata_image import ImageOptions as ImageOptions
+from kdump.dump.metadata_image import dump_metadata_image as dump_metadata_image
 from kdump.engine.processes import Processes as Processes
 from kdump.engine.protocol import Engine as Engine
 from kdump.engine.serial import Serial as Serial

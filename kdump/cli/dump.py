@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from kdump.cli import at, complain, decoding, exit_status, formats, options
+from kdump.cli import at, complain, decoding, exit_status, formats, metadata_image, options
 from kdump.cli.exit_status import INTERRUPTED
 from kdump.dump.dump import DumpOptions, dump_logs
 from kdump.dump.events import CompanionDamage, DumpFailure, Event, NothingAtOffset
@@ -90,6 +90,7 @@ from kdump.verify.findings import Severity
     help="With --format kafka and --print-data-log: show only key and value of a record.",
 )
 @decoding.tool_options
+@metadata_image.image_options
 @click.option(
     "--verify-index-only",
     is_flag=True,
@@ -146,6 +147,9 @@ def command(**chosen: Any) -> int:
 @contextmanager
 def _events(chosen: dict[str, Any], on_damage: Callable[[Severity], None]) -> Iterator[Iterator[Event]]:
     """The events of the dump that the options ask for."""
+    if chosen["metadata_image"]:
+        yield metadata_image.events(chosen, on_damage)
+        return
     wanted = _dump_options(chosen)
     kafka = chosen["format_name"] == "kafka"
     if chosen["at"] is not None:
@@ -190,6 +194,7 @@ def _check(chosen: dict[str, Any]) -> None:
     """Refuse options that exclude each other."""
     formats.check(chosen)
     at.check(chosen)
+    metadata_image.check(chosen)
     kafka = chosen["format_name"] == "kafka"
     if chosen["batches"] and chosen["records"]:
         raise click.UsageError("--batches and --records exclude each other; without either both are shown")

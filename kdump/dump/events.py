@@ -16,13 +16,12 @@ from kdump.format.naming import TopicPartition
 from kdump.storage.partition import LogFile
 from kdump.storage.records import OpenedBatch
 from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail
-from kdump.verify.findings import Severity
+from kdump.verify.findings import Finding, Severity
 
 if TYPE_CHECKING:
     from kdump.format.index import OffsetIndexEntry
     from kdump.format.internal_topics.decoded import RecordDecoder
     from kdump.format.json_types import Fields
-
 
 SHOWN_BATCH_BYTES: Final = 256 << 20
 """What a dump reads and decompresses of one batch by default."""
@@ -207,6 +206,16 @@ class NonConsecutiveOffsets(NamedTuple):
     pairs: list[tuple[int, int]]
 
 
+class ImageLine(NamedTuple):
+    """Something of a metadata image (kdump.dump.metadata_image): `image` says where it comes from, the other kinds are
+    those of its entries, or `change`.
+    """
+
+    path: str
+    kind: str
+    fields: "Fields"
+
+
 Event = (
     FileBegin
     | BatchEvent
@@ -227,4 +236,6 @@ Event = (
     | FileEnd
     | DumpFailure
     | NothingAtOffset
+    | ImageLine
+    | Finding
 )

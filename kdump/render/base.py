@@ -144,6 +144,10 @@ class Renderer(ABC):
     def entry(self, path: Path, kind: str, fields: Fields) -> None:
         """An entry of a companion, or another line that is a name and values: `index_entry`, `producer`, `action` …"""
 
+    def image_line(self, path: Path, kind: str, fields: Fields) -> None:
+        """Something of a metadata image, in the order of a tree."""
+        self.entry(path, kind, fields)
+
     # ---- what only Kafka's dump tool shows
 
     def trailing_bytes(self, path: Path, size_bytes: int) -> None:  # noqa: B027
@@ -291,6 +295,7 @@ class Renderer(ABC):
             StoredBytes,
         )
         from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
+        from kdump.verify.findings import Finding
 
         path, topic, partition = "", None, None
         decoder: RecordDecoder | None = None
@@ -319,6 +324,10 @@ class Renderer(ABC):
                     self.entry(path, kind, fields)
                 case DumpFailure() | NothingAtOffset() | CompanionDamage():
                     yield event
+                case dump_events.ImageLine(path, kind, fields):
+                    self.image_line(path, kind, fields)
+                case Finding():
+                    self.finding(event)
                 case dump_events.TrailingBytes():
                     self.trailing_bytes(event.path, event.size_bytes)
                 case dump_events.EmptyIndex():

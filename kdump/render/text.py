@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from kdump.recover.plan import Action, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
+    from kdump.render.image_tree import ImageTree
     from kdump.stat.rows import Row
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
@@ -154,6 +155,7 @@ class TextRenderer(Renderer):
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
         super().__init__(stream, options)
         self._mode = options.bytes_mode
+        self._tree: ImageTree | None = None
         from kdump.kernel.lines import Lines
 
         self._lines = Lines("text", self._mode, replaced if self._mode == "utf8" else None)
@@ -201,6 +203,13 @@ class TextRenderer(Renderer):
 
     def entry(self, path: Path, kind: str, fields: Fields) -> None:
         self.out.write(f"{printable(kind)} {' '.join(words(fields, mode=self._mode))}\n")
+
+    def image_line(self, path: Path, kind: str, fields: Fields) -> None:
+        if self._tree is None:
+            from kdump.render.image_tree import ImageTree
+
+            self._tree = ImageTree(self._mode)
+        self.out.write("".join(f"{line}\n" for line in self._tree.lines(path, kind, fields)))
 
     def row(self, row: Row) -> None:
         # what is not known, and volumes and distributions of nothing, would hide what is there

@@ -219,6 +219,8 @@ def test_every_column() -> None:
 
 AT = ("--at", "0", "-v", "0.log")
 RESULT = ("--type", "multifetch", "result")
+METADATA = ("--metadata-image", str(FIXTURES / "image"))
+CHANGES = (*METADATA, "--diff", "1:")
 
 
 def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
@@ -251,8 +253,8 @@ def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
             assert found.setdefault(line["type"], names) == names
     if command == "dump":
         (tmp_path / "result").write_bytes(fetch.build_multi_message_set_send([fetch.MessageSetSend(0, good)]))
-        ran = [kdump.inside(command, "--format", "json", *how) for how in (AT, RESULT)]
-        for line in map(json.loads, [*ran[0].lines, *ran[1].lines]):
+        ran = [kdump.inside(command, "--format", "json", *how) for how in (AT, RESULT, METADATA, CHANGES)]
+        for line in map(json.loads, [line for each in ran for line in each.lines]):
             found.setdefault(line["type"], [name for name in line if name not in ("type", "path")])
     if command == "verify":
         line = json.loads(kdump.inside(command, "--summary", "--format", "json", *paths).lines[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from support import manual_convert, manual_dump, manual_stat
+from support import manual_convert, manual_dump, manual_image, manual_stat
 from support.manual_spark_cloud import IN_PATHS
 
 DATE = "November 23, 2026"
@@ -345,6 +345,7 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
             FETCH,
         ),
         "multi_message_set_send": ("With --type multifetch: the header before all of them.", FETCH),
+        **manual_image.LINES,
         "summary": ("The last line.", DUMP_SUMMARY),
     },
     "verify": {
@@ -541,6 +542,7 @@ EXAMPLES = {
             "The indexes of a partition compared with its log:",
             "kdump dump --format kafka --verify-index-only topic-0/",
         ),
+        *manual_image.EXAMPLES,
     ],
     "verify": [
         ("Every record of a log directory, on four processes:", "kdump verify --deep --jobs 4 /data/kafka"),
@@ -634,6 +636,7 @@ ABOUT = {
             "Messages of Kafka 0.7 have no offset in a result: they count from the number at the beginning of the file "
             "name, else from 0."
         ),
+        *manual_image.ABOUT,
     ],
     "verify": [
         (

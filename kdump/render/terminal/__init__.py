@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from kdump.recover.plan import RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
+    from kdump.render.image_tree import ImageTree
     from kdump.stat.row_sections import StatResult
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
@@ -120,6 +121,7 @@ class TerminalRenderer(Renderer):
         self._kind = ""
         self._batch: tuple[Path, int] | None = None
         self._findings_of: Path | None = None
+        self._tree: ImageTree | None = None
 
     def begin(self, path: Path) -> None:
         self._flush_table()
@@ -208,6 +210,14 @@ class TerminalRenderer(Renderer):
             self._rules = rules
             self._print(Text(printable(kind.replace("_", " ")), style="dim"))
         self._row(rules, [Text(value) for _, _, value in pairs])
+
+    def image_line(self, path: Path, kind: str, fields: Fields) -> None:
+        from kdump.render.image_tree import ImageTree
+
+        if self._tree is None:
+            self._tree = ImageTree(self.options.bytes_mode)
+        for line in self._tree.lines(path, kind, fields):
+            self._print(Text(line, style="bold" if not line.startswith((" ", "+", "-", "~")) else ""))
 
     def _with_times(self, kind: str, fields: Fields) -> Fields:
         """The fields of an entry with times for people in the place of milliseconds."""

@@ -1,0 +1,77 @@
+"""All metadata of a cluster at one offset, and what each record changes (org.apache.kafka.image.MetadataImage)."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kdump.broker.metadata_image.cluster_image import ClusterImage
+from kdump.broker.metadata_image.cluster_settings_image import (
+    ClientQuotasImage,
+    FeaturesImage,
+    ProducerIdsImage,
+    VotersImage,
+)
+from kdump.broker.metadata_image.configurations_image import ConfigurationsImage
+from kdump.broker.metadata_image.record_fields import RecordFields, ReplayError
+from kdump.broker.metadata_image.security_image import AclsImage, DelegationTokenImage, ScramImage
+from kdump.broker.metadata_image.topics_image import TopicsImage
+
+if TYPE_CHECKING:
+    from kdump.format.internal_topics.decoded import DecodedMessage
+
+_WITHOUT_EFFECT: Final = ("NoOpRecord", "ZkMigrationStateRecord")
+"""MetadataDelta.replay of Kafka 4.3 skips both."""
+
+
+class MetadataImage:
+    """The images of the parts. A record takes effect at once: Kafka's deltas of one record each.
+
+    Kafka collects the records of several batches in one delta. The image is the same but for two cases. Of a topic
+    that is made, configured and deleted in one delta, ConfigurationsDelta keeps the configuration. Where the only
+    credential of a mechanism is removed and another one is added in one delta, ScramDelta can lose the added one.
+    """
+
+    def __init__(self) -> None:
+        self.cluster = ClusterImage()
+        self.topics = TopicsImage()
+        self.configurations = ConfigurationsImage()
+        self.client_quotas = ClientQuotasImage()
+        self.producer_ids = ProducerIdsImage()
+        self.features = FeaturesImage()
+        self.acls = AclsImage()
+        self.scram = ScramImage()
+        self.delegation_tokens = DelegationTokenImage()
+        self.voters = VotersImage()
+        self._replays: dict[str, Callable[[RecordFields], object]] = {
+            "RegisterBrokerRecord": self.cluster.register_broker,
+            "UnregisterBrokerRecord": self.cluster.unregister_broker,
+            "RegisterControllerRecord": self.cluster.register_controller,
+            "FenceBrokerRecord": self.cluster.fence_broker,
+            "UnfenceBrokerRecord": self.cluster.unfence_broker,
+            "BrokerRegistrationChangeRecord": self.cluster.change_broker,
+            "TopicRecord": self.topics.add_topic,
+            "PartitionRecord": self.topics.add_partition,
+            "PartitionChangeRecord": self.topics.change_partition,
+            "ClearElrRecord": self.topics.clear_elr,
+            "RemoveTopicRecord": self._remove_topic,
+            "ConfigRecord": self.configurations.change,
+            "ClientQuotaRecord": self.client_quotas.change,
+            "ProducerIdsRecord": self.producer_ids.change,
+            "FeatureLevelRecord": self.features.change,
+            "AccessControlEntryRecord": self.acls.add,
+            "RemoveAccessControlEntryRecord": self.acls.remove,
+            "UserScramCredentialRecord": self.scram.add,
+            "RemoveUserScramCredentialRecord": self.scram.remove,
+            "DelegationTokenRecord": self.delegation_tokens.add,
+            "RemoveDelegationTokenRecord": self.delegation_tokens.remove,
+        }
+
+    def replay(self, message: "DecodedMessage") -> None:
+        """Apply a record (MetadataDelta.replay). Raises ReplayError, and changes nothing then."""
+        replay = self._replays.get(message.name)
+        if replay is not None:
+            replay(RecordFields(message.fields))
+        elif message.name not in _WITHOUT_EFFECT:
+            raise ReplayError("it has no place in an image")
+
+    def _remove_topic(self, record: RecordFields) -> None:
+        self.configurations.remove_topic(self.topics.remove_topic(record))
