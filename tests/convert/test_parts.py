@@ -6,7 +6,9 @@ import os
 import random
 import shutil
 import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from kdump.convert.parquet.output_directory import StagingFolder
 from kdump.convert.parquet.writer import PartitionWriter
 from kdump.convert.results import ConvertFindings, OutputFile, PartitionConversion
 from kdump.engine.processes import Processes
+from kdump.engine.protocol import Result, Task
 from kdump.engine.serial import Serial
 from support import build
 from support.attempts import Attempts
@@ -122,6 +125,43 @@ def test_transactions_of_brokers_in_parts(tmp_path: Path, number: int) -> None:
         except NotApplicable as error:
             pytest.skip(str(error))
     compare(directory, tmp_path, Attempts(rng.choice((2, 5, 20))))
+
+
+class _Changed(Attempts):
+    """Before parts are written, the last batch of the first one and the next batch become one batch."""
+
+    def __init__(self, log: Path, batches: Sequence[bytes]) -> None:
+        super().__init__(3)
+        self._log, self._batches = log, batches
+        self.written: list[int] = []
+
+    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[tuple[Task, Result]]:
+        given: list[Any] = list(tasks)
+        parts = [task.part for group in given if hasattr(group, "parts") for task in group.parts]
+        if parts:
+            self.written.append(len(parts))
+        if len(parts) > 1:
+            number = list(accumulate(map(len, self._batches))).index(parts[0].slices[-1].stop)
+            joined = records(10 * number, 10 * number + 20)
+            self._log.write_bytes(b"".join((*self._batches[:number], joined, *self._batches[number + 2 :])))
+        yield from super().map(function, given)
+
+
+def test_a_batch_that_goes_beyond_its_part(tmp_path: Path) -> None:
+    """Another process wrote the log anew after it was cut: the next part would begin inside of a batch."""
+    batches = [records(first, first + 10) for first in range(0, 300, 10)]
+    directory = write_log(tmp_path / "t-0", *batches)
+    engine = _Changed(directory / f"{0:020}.log", batches)
+    found = converted(directory, tmp_path / "parts", engine)
+    assert engine.written[0] > 1
+    assert engine.written[1:] == [1]
+    assert not any(isinstance(each, ConvertFindings | Exception) for each in found)
+    converted(directory, tmp_path / "one")
+    assert rows(tmp_path / "parts") == rows(tmp_path / "one")
+    assert [row["offset"] for row in rows(tmp_path / "one")] == list(range(300))
+    assert contents(tmp_path / "parts").keys() == contents(tmp_path / "one").keys()
+    left, right = (entry_of(tmp_path / out) for out in ("parts", "one"))
+    assert [getattr(left, name) for name in SAME] == [getattr(right, name) for name in SAME]
 
 
 def test_a_run_goes_on_in_parts(tmp_path: Path) -> None:
