@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Final
 from kdump.convert.options import ConvertOptions, Target, problems
 from kdump.convert.output_file import check_single_file
 from kdump.convert.preparation import PreparedPartition, PrepareOptions, prepare
-from kdump.convert.results import Converted, LeftOutCounts, OutputFile, PartitionConversion, merge_notes
+from kdump.convert.results import Converted, OutputFile, PartitionConversion, merge_counts, merge_notes
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, SourceError
@@ -154,14 +154,8 @@ def _converted_log(
     file = OutputFile(name, result.topic_partition, result.records, result.bytes, first, last, sources)
     if not dry_run:
         yield file
-    counts = LeftOutCounts(
-        aborted=result.aborted,
-        undecided=result.undecided,
-        damaged_ranges=found.damaged_ranges,
-        damaged_bytes=found.damaged_bytes,
-        repeated_batches=len(of.left_out),
-        deleted=of.merged.deleted,
-        control=result.control,
+    counts = merge_counts(of, found.damaged_ranges, found.damaged_bytes)._replace(
+        aborted=result.aborted, undecided=result.undecided, control=result.control
     )
     yield PartitionConversion(
         result.topic_partition,

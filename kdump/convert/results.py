@@ -158,6 +158,16 @@ class PartitionConversion(NamedTuple):
         }
 
 
+def merge_counts(of: "PreparedPartition", damaged_ranges: int, damaged_bytes: int) -> LeftOutCounts:
+    """What is left out of a log that was merged from copies, whatever the output is, beside its damage."""
+    return LeftOutCounts(
+        damaged_ranges=damaged_ranges,
+        damaged_bytes=damaged_bytes,
+        repeated_batches=len(of.left_out),
+        deleted=of.merged.deleted,
+    )
+
+
 def merge_notes(of: "PreparedPartition") -> Iterator[str]:
     """What the reader of a log that was merged from copies has to know."""
     merged = of.merged

@@ -23,9 +23,9 @@ from kdump.convert.results import (
     Converted,
     ConvertFindings,
     DamagedLog,
-    LeftOutCounts,
     OutputFile,
     PartitionConversion,
+    merge_counts,
     merge_notes,
 )
 from kdump.convert.tables import LARGEST_DATA
@@ -386,14 +386,11 @@ def _conversion(
     def records(why: str) -> int:
         return sum(each.records or 0 for each in entry.left_out if each.why == why)
 
-    counts = LeftOutCounts(
+    ranges, size = damage.ranges + sum(part.ranges for part in parts), damage.bytes + sum(part.bytes for part in parts)
+    counts = merge_counts(partition, ranges, size)._replace(
         aborted=records("aborted"),
         undecided=records("undecided"),
-        damaged_ranges=damage.ranges + sum(part.ranges for part in parts),
-        damaged_bytes=damage.bytes + sum(part.bytes for part in parts),
         unfit_timestamps=entry.unfit_timestamps,
-        repeated_batches=len(partition.left_out),
-        deleted=partition.merged.deleted,
         malformed=sum(part.malformed for part in parts),
         not_json=sum(part.not_json for part in parts),
     )

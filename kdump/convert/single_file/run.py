@@ -18,9 +18,9 @@ from kdump.convert.results import (
     Converted,
     ConvertFindings,
     DamagedLog,
-    LeftOutCounts,
     OutputFile,
     PartitionConversion,
+    merge_counts,
     merge_notes,
 )
 from kdump.convert.tables import record_schema
@@ -179,13 +179,9 @@ class _TableRun:
             yield error
             return
         yield from damage.values()
-        counts = LeftOutCounts(
+        counts = merge_counts(of, damage.ranges, damage.bytes)._replace(
             aborted=stream.aborted,
             undecided=stream.undecided,
-            damaged_ranges=damage.ranges,
-            damaged_bytes=damage.bytes,
-            repeated_batches=len(of.left_out),
-            deleted=of.merged.deleted,
             unfit_timestamps=stream.unfit_timestamps,
             malformed=self._formats.malformed - before[0],
             not_json=self._formats.not_json - before[1],
