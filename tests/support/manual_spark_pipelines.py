@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from interop import spark_pipelines
 
@@ -29,6 +29,21 @@ def program_of(name: str) -> list[str]:
     lines = inspect.getsource(recipe).splitlines()
     body = next(number for number, line in enumerate(lines) if line.endswith(":")) + 1
     return [f"def {name}({', '.join(inspect.signature(recipe).parameters)}):", *lines[body:]]
+
+
+def section_with_options(
+    about: tuple[str, Sequence[str]], options: tuple[str, Mapping[str, str]], recipe: tuple[str, str]
+) -> Iterator[str]:
+    """The lines of another section: its title and texts; what its options are, and these; a text, and its recipe."""
+    from support.manual import command_lines, paragraphs, prose, table
+
+    yield from paragraphs(*about)
+    yield ".Pp"
+    yield from prose(options[0])
+    yield from table(options[1], "option")
+    yield ".Pp"
+    yield from prose(recipe[0])
+    yield from command_lines(program_of(recipe[1]))
 
 
 def section() -> Iterator[str]:

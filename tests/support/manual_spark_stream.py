@@ -51,13 +51,10 @@ STREAM_OPTIONS = {
 
 def section() -> Iterator[str]:
     """The lines of the section."""
-    from support.manual import command_lines, paragraphs, prose, table
-    from support.manual_spark_pipelines import program_of
+    from support.manual_spark_pipelines import section_with_options
 
-    yield from paragraphs("STREAMS", STREAM)
-    yield ".Pp"
-    yield from prose("Options of streams alone, besides those of a batch:")
-    yield from table(STREAM_OPTIONS, "option")
-    yield ".Pp"
-    yield from prose("What has come since the last time, as Parquet:")
-    yield from command_lines(program_of("follow"))
+    yield from section_with_options(
+        ("STREAMS", STREAM),
+        ("Options of streams alone, besides those of a batch:", STREAM_OPTIONS),
+        ("What has come since the last time, as Parquet:", "follow"),
+    )

@@ -54,13 +54,10 @@ WRITE_OPTIONS = {
 
 def section() -> Iterator[str]:
     """The lines of the section."""
-    from support.manual import command_lines, paragraphs, prose, table
-    from support.manual_spark_pipelines import program_of
+    from support.manual_spark_pipelines import section_with_options
 
-    yield from paragraphs("WRITING LOGS", WRITE)
-    yield ".Pp"
-    yield from prose("The options:")
-    yield from table(WRITE_OPTIONS, "option")
-    yield ".Pp"
-    yield from prose("One history over the replicas, as new logs with the same offsets:")
-    yield from command_lines(program_of("to_logs"))
+    yield from section_with_options(
+        ("WRITING LOGS", WRITE),
+        ("The options:", WRITE_OPTIONS),
+        ("One history over the replicas, as new logs with the same offsets:", "to_logs"),
+    )
