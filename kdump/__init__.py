@@ -31,6 +31,10 @@ _MODULES = {
     "kdump.format.internal_topics.decoders": "decoder_of",
     "kdump.format.naming": "Kind TopicPartition",
     "kdump.format.record": "Record",
+    "kdump.format.value_schemas.schemas": "NamedSchema SchemaProblem SchemaSet ValueSchema",
+    "kdump.format.value_schemas.value_decoder": (
+        "DecodedValue DecodedValues FunctionDecoder FunctionDecoders SchemaDecoder ValueDecoder ValueDecoders"
+    ),
     "kdump.storage.discovery": "discover log_files",
     "kdump.storage.misplaced": "MisplacedFile",
     "kdump.storage.partition": "LogDirectory LogFile Partition Segment",
@@ -39,6 +43,7 @@ _MODULES = {
     "kdump.storage.records": "BatchPieces DecodedBatch",
     "kdump.kernel.scanner": "ByteReader",
     "kdump.storage.source": "FileSource InputFile Source",
+    "kdump.storage.value_schemas.chosen_schemas": "SchemaDecoders",
     "kdump.storage.walk": "ForeignBatch Gap SearchLimit ShrunkFile Tail TailContent",
     "kdump.broker.coordinator_loader": "CoordinatorLoadSummary GroupLogUse",
     "kdump.broker.group_coordinator_shard": "GroupCoordinatorShard",

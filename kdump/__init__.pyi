@@ -85,6 +85,17 @@ from kdump.format.internal_topics.decoders import decoder_of as decoder_of
 from kdump.format.naming import Kind as Kind
 from kdump.format.naming import TopicPartition as TopicPartition
 from kdump.format.record import Record as Record
+from kdump.format.value_schemas.schemas import NamedSchema as NamedSchema
+from kdump.format.value_schemas.schemas import SchemaProblem as SchemaProblem
+from kdump.format.value_schemas.schemas import SchemaSet as SchemaSet
+from kdump.format.value_schemas.schemas import ValueSchema as ValueSchema
+from kdump.format.value_schemas.value_decoder import DecodedValue as DecodedValue
+from kdump.format.value_schemas.value_decoder import DecodedValues as DecodedValues
+from kdump.format.value_schemas.value_decoder import FunctionDecoder as FunctionDecoder
+from kdump.format.value_schemas.value_decoder import FunctionDecoders as FunctionDecoders
+from kdump.format.value_schemas.value_decoder import SchemaDecoder as SchemaDecoder
+from kdump.format.value_schemas.value_decoder import ValueDecoder as ValueDecoder
+from kdump.format.value_schemas.value_decoder import ValueDecoders as ValueDecoders
 from kdump.kernel.scanner import ByteReader as ByteReader
 from kdump.log.appender import LogAppendInfo as LogAppendInfo
 from kdump.log.batch_location import DamagedRange as DamagedRange
@@ -228,6 +239,7 @@ from kdump.storage.records import DecodedBatch as DecodedBatch
 from kdump.storage.source import FileSource as FileSource
 from kdump.storage.source import InputFile as InputFile
 from kdump.storage.source import Source as Source
+from kdump.storage.value_schemas.chosen_schemas import SchemaDecoders as SchemaDecoders
 from kdump.storage.walk import ForeignBatch as ForeignBatch
 from kdump.storage.walk import Gap as Gap
 from kdump.storage.walk import SearchLimit as SearchLimit

@@ -8,11 +8,10 @@ from typing import Any
 
 import click
 
-from kdump.cli import at, complain, decoding, exit_status, formats, metadata_image, options
+from kdump.cli import at, complain, decoding, exit_status, formats, metadata_image, options, value_decoding
 from kdump.cli.exit_status import INTERRUPTED
 from kdump.dump.dump import DumpOptions, dump_logs
 from kdump.dump.events import CompanionDamage, DumpFailure, Event, NothingAtOffset
-from kdump.format.internal_topics.decoders import TOPICS
 from kdump.render import BYTE_FORMATS, BYTES_MODES, RECORD_FORMATS, Renderer, RenderOptions, renderer
 from kdump.render.base import StderrLine
 from kdump.render.escaping import printable
@@ -71,17 +70,19 @@ from kdump.verify.findings import Severity
 )
 @click.option(
     "--decode",
-    type=click.Choice(("auto", *TOPICS, "none")),
+    type=value_decoding.DecodeParam(),
+    metavar="WORD",
     default="auto",
     show_default=True,
     help="Show the messages in the records of internal topics: auto by the name of the directory, none not at all, or"
-    " of one topic whatever the name.",
+    " of one topic whatever the name. Or the name of an entry point of the group kdump.decoders, which decodes values.",
 )
 @click.option(
     "--topic",
     metavar="NAME",
     help="The topic of log files whose directory does not name one. Files of other topics are left out.",
 )
+@value_decoding.schemas_option
 @click.option("--deep-iteration", is_flag=True, help="With --format kafka: also show records.")
 @click.option("--print-data-log", is_flag=True, help="With --format kafka: also show records, with key and value.")
 @click.option(
@@ -210,6 +211,7 @@ def _check(chosen: dict[str, Any]) -> None:
             raise click.UsageError(f"{option} goes with --format kafka; kdump verify compares indexes with their log")
         if chosen[name] and (chosen["offsets"] is not None or chosen["count"] is not None):
             raise click.UsageError(f"{option} is about whole indexes, --offset and -n are not")
+    value_decoding.check(chosen)
     decoding.check(chosen)
     if kafka and (chosen["batches"] or chosen["records"]):
         raise click.UsageError(
@@ -231,10 +233,11 @@ def _dump_options(chosen: dict[str, Any]) -> DumpOptions:
         check_indexes=chosen["index_sanity_check"],
         index_entries=not chosen["verify_index_only"],
         runs=chosen["format_name"] == "json",
-        decode=decoding.topic(chosen) if formats.is_decoded(chosen) else "none",
+        decode=value_decoding.topic_word(chosen, decoding.topic(chosen) if formats.is_decoded(chosen) else "none"),
         topic=chosen["topic"],
         control=chosen["format_name"] not in RECORD_FORMATS,
         fields=chosen["format_name"] in BYTE_FORMATS,
+        value_decoders=value_decoding.value_decoders(chosen),
     )
 
 

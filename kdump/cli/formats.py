@@ -73,7 +73,9 @@ def check(chosen: dict[str, Any]) -> None:
 
 
 def is_decoded(chosen: dict[str, Any]) -> bool:
-    """Whether the records of internal topics are to be decoded; in formats of records only with --decode."""
+    """Whether records are to be decoded; in formats of records only with --decode or --schemas."""
+    if chosen["schemas"] is not None:
+        return True
     if chosen["decode"] == "none":
         return False
     return chosen["format_name"] not in RECORD_FORMATS or _is_given("decode")

@@ -34,6 +34,7 @@ from kdump.verify.findings import CATALOGUE, Severity
 
 if TYPE_CHECKING:
     from kdump.format.internal_topics.decoded import RecordDecoder
+    from kdump.format.value_schemas.value_decoder import ValueDecoder, ValueDecoders
 
 # the suspect bits of a batch none of whose fields can be trusted
 _DAMAGED = {1 << SUSPECTS.index(code): code for code in ("batch/crc", "batch/magic", "batch/limit")}
@@ -55,7 +56,7 @@ class DumpOptions(NamedTuple):
 
     `decode` is `auto` (records of internal topics, by the name of the directory), `none`, or the word for an internal
     topic that all logs are of (kdump.format.internal_topics.decoders.TOPICS). `topic` is that of log files whose
-    directory does not name one.
+    directory does not name one. `value_decoders` decode the records of the logs that are left.
 
     `control`: control records are shown too, and count.
 
@@ -76,6 +77,7 @@ class DumpOptions(NamedTuple):
     topic: str | None = None
     control: bool = True
     fields: bool = False
+    value_decoders: "ValueDecoders | None" = None
 
     @property
     def everything(self) -> bool:
@@ -145,9 +147,10 @@ def _dump_log(
     read = reader_of(source) if options.everything else None
     topic_partition = naming.topic_partition_of_file(file.path)
     decoder = decoder_for(topic_partition, options)
-    if decoder is not None:
+    value_decoder = yield from value_decoder_for(file.path, topic_partition, options)
+    if decoder is not None or value_decoder is not None:
         options = options._replace(runs=False)
-    yield FileBegin(file, topic_partition, read, decoder)
+    yield FileBegin(file, topic_partition, read, decoder, value_decoder)
     messages = MessageRange(0, file.kind, file.base_offset, source)
     whole = yield from dump_messages(messages, file, options, on_damage, limit)
     yield FileEnd(file, source.size, whole)
@@ -165,6 +168,21 @@ def decoder_for(topic_partition: naming.TopicPartition | None, options: DumpOpti
     return decoder_of(TOPICS.get(options.decode, topic or ""))
 
 
+def value_decoder_for(
+    path: str, topic_partition: naming.TopicPartition | None, options: DumpOptions
+) -> "Generator[DumpFailure, None, ValueDecoder | None]":
+    """The decoder of the records of a log file that is of no internal topic."""
+    if options.value_decoders is None or not options.records or decoder_for(topic_partition, options) is not None:
+        return None
+    if topic_partition is None and options.topic is not None:
+        topic_partition = naming.TopicPartition(options.topic, -1)
+    try:
+        return options.value_decoders.of(path, topic_partition)
+    except SourceError as error:
+        yield DumpFailure(error)
+        return options.value_decoders.of(path, topic_partition)
+
+
 def _dump_fetch_result(
     source: Source, file: LogFile, options: DumpOptions, on_damage: OnDamage, limit: RecordLimit
 ) -> Iterator[Event]:
@@ -172,7 +190,8 @@ def _dump_fetch_result(
 
     whole = options.everything
     # a fetch result does not name its partition
-    yield FileBegin(file, None, None, decoder_for(None, options))
+    value_decoder = yield from value_decoder_for(file.path, None, options)
+    yield FileBegin(file, None, None, decoder_for(None, options), value_decoder)
     for part in fetch_results.parts(file, source):
         match part:
             case MessageRange():

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kdump.format.index import OffsetIndexEntry
     from kdump.format.internal_topics.decoded import RecordDecoder
     from kdump.format.json_types import Fields
+    from kdump.format.value_schemas.value_decoder import ValueDecoder
 
 SHOWN_BATCH_BYTES: Final = 256 << 20
 """What a dump reads and decompresses of one batch by default."""
@@ -31,13 +32,15 @@ class FileBegin(NamedTuple):
     """A file begins.
 
     `read(position, size)` returns bytes of a log file until the file ends. It is None where the dump leaves batches
-    out. `decoder` is that of the internal topic whose records are to be shown as messages.
+    out. `decoder` is that of the internal topic whose records are to be shown as messages, `value_decoder` that of the
+    records of any other topic.
     """
 
     file: LogFile
     topic_partition: TopicPartition | None
     read: Callable[[int, int], bytes] | None
     decoder: "RecordDecoder | None" = None
+    value_decoder: "ValueDecoder | None" = None
 
 
 class BatchEvent(NamedTuple):

@@ -6,7 +6,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import NamedTuple
 
-from kdump.dump.dump import DumpOptions, OnDamage, RecordLimit, decoder_for, dump_messages
+from kdump.dump.dump import DumpOptions, OnDamage, RecordLimit, decoder_for, dump_messages, value_decoder_for
 from kdump.dump.events import CompanionEntry, Event, FileBegin, FileEnd, NothingAtOffset, ReadEntry
 from kdump.dump.message_range import MessageRange
 from kdump.errors import KdumpError, MessageTooLarge, NotALog, OffsetOutOfRange, SourceError
@@ -209,7 +209,8 @@ def dump_read(
         with FileSource(path) as source:
             file = LogFile(path, kind, naming.base_offset_of(path), False, source.size)
             topic_partition = naming.topic_partition_of_file(path)
-            yield FileBegin(file, topic_partition, None, decoder_for(topic_partition, options))
+            value_decoder = yield from value_decoder_for(path, topic_partition, options)
+            yield FileBegin(file, topic_partition, None, decoder_for(topic_partition, options), value_decoder)
             if verbose and path == fetched.segment:
                 yield read_entry(log, result)
             for part in of_file:

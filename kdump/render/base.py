@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kdump.format.internal_topics.decoded import RecordDecoder
     from kdump.format.json_types import Fields
     from kdump.format.naming import TopicPartition
+    from kdump.format.value_schemas.value_decoder import ValueDecoder
     from kdump.recover.plan import Action, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
@@ -92,6 +93,8 @@ class Renderer(ABC):
         self.out = Output(stream)
         self.decoder: RecordDecoder | None = None
         """That of the records of the last batch, where they are to be shown as messages."""
+        self.value_decoder: ValueDecoder | None = None
+        """That of the records of the last batch, where they are to be shown as decoded values."""
 
     def __enter__(self) -> Self:
         return self
@@ -299,17 +302,19 @@ class Renderer(ABC):
 
         path, topic, partition = "", None, None
         decoder: RecordDecoder | None = None
+        value_decoder: ValueDecoder | None = None
         for event in events:
             match event:
                 case BatchEvent(batch, damage, records, crc_ok):
                     self.batch(path, batch, damage, crc_ok)
-                    self.decoder = None if batch.control or damage is not None else decoder
+                    is_raw = batch.control or damage is not None
+                    self.decoder, self.value_decoder = (None, None) if is_raw else (decoder, value_decoder)
                     for piece in records.pieces() if records is not None else ():
                         self.records(path, topic, partition, batch, piece)
                 case BatchRun():
                     event.taken = self.batches(path, topic, partition, event.chunk)
                 case FileBegin(file, topic_partition):
-                    path, decoder = file.path, event.decoder
+                    path, decoder, value_decoder = file.path, event.decoder, event.value_decoder
                     topic, partition = (None, None) if topic_partition is None else topic_partition
                     self.begin(path)
                 case Gap() | ForeignBatch() | SearchLimit():

@@ -100,13 +100,11 @@ class CsvRenderer(RecordRenderer):
         return b",".join(fields) + LINE_END.encode()
 
     def _decoded(self, place: RecordPlace, record: Record) -> list[bytes]:
-        if place.decoder is None:
-            return [b""] * len(DECODED_COLUMNS)
-        from kdump.render.messages import message_object  # only internal topics need it
+        from kdump.render.messages import decoded_fields  # only what is decoded needs it
 
-        found = place.decoder.decode(record.key, record.value)
-        messages = [None if each is None else json_value(message_object(each)) for each in (found.key, found.value)]
-        return [self._text(each) for each in (*messages, found.problem)]
+        found = decoded_fields(place.decoder, place.value_decoder, record)
+        objects = [None if each is None else json_value(each) for each in (found.key_decoded, found.value_decoded)]
+        return [self._text(each) for each in (*objects, found.decode_problem)]
 
     def _bytes(self, data: bytes | None) -> bytes:
         if not data:

@@ -4,7 +4,7 @@ Integers are numbers, times are milliseconds since the epoch, a stored -1 stays 
 such field (magic 0 has no timestamp, magic 0 and 1 have no producer and no leader epoch) and where the value is
 unknown. Objects of one type have the same keys in the same order. The exceptions are `control_type`,
 `coordinator_epoch` and `control_value`, which only records of control batches have, and `key_decoded`, `value_decoded`
-and `decode_problem`, which only records of decoded internal topics have.
+and `decode_problem`, which only decoded records have.
 
 A binary field (record keys and values, header keys and values, bytes in the data of a finding) is a string when it is
 valid UTF-8 and `{"base64": "…"}` when it is not. The other modes make every one a plain string: base64, hex, or utf8
@@ -186,6 +186,10 @@ def _control_fields(key: bytes | None, value: bytes | None, encode: Encode) -> b
     return f',"control_type":{kind},"coordinator_epoch":{epoch},"control_value":{content}'.encode()
 
 
+def _decoded_fields(key: str, value: str, problem: str | None) -> bytes:
+    return f',"key_decoded":{key},"value_decoded":{value},"decode_problem":{json_value(problem)}'.encode()
+
+
 def _number(value: int | None) -> str:
     return "null" if value is None or value == NO_VALUE else str(value)
 
@@ -218,8 +222,26 @@ class JsonRenderer(Renderer):
         key_decoded, value_decoded = (
             json_value(message_object(each), self._encode) for each in (found.key, found.value)
         )
-        problem = json_value(found.problem)
-        return f',"key_decoded":{key_decoded},"value_decoded":{value_decoded},"decode_problem":{problem}'.encode()
+        return _decoded_fields(key_decoded, value_decoded, found.problem)
+
+    def _decoding(self, batch: Batch, records: DecodedBatch) -> Callable[[bytes | None, bytes | None], bytes] | None:
+        """What gives the decoded fields of one record after the other; None where records are shown as they are."""
+        if self.value_decoder is None:
+            return None if self.decoder is None else self._decoded
+        from kdump.render.messages import value_object
+        from kdump.storage.records import records as values
+
+        following = values(batch, records)
+
+        def decoded(key: bytes | None, value: bytes | None) -> bytes:
+            assert self.value_decoder is not None
+            found = self.value_decoder.decode(key, value, next(following).headers)
+            key_decoded, value_decoded = (
+                json_value(value_object(each), self._encode) for each in (found.key, found.value)
+            )
+            return _decoded_fields(key_decoded, value_decoded, found.problem)
+
+        return decoded
 
     def _name(self, path: Path) -> str:
         if path != self._path:
@@ -244,7 +266,7 @@ class JsonRenderer(Renderer):
             self._end = f',"producer_id":{producer},"control":{"true" if is_control else "false"}'.encode()
         position = f',"position":{batch.position},"batch_offset":{_number(batch.base_offset)},'.encode()
         fixed = (self._head, self._kind, _NO_TIME, position, self._end)
-        control = self._control if is_control else self._decoded if self.decoder is not None else None
+        control = self._control if is_control else self._decoding(batch, records)
         done, count = 0, records.records
         while done < count:
             lines, done = self._lines.json(

@@ -1,17 +1,18 @@
-"""The messages in records of internal topics, as words of a line and as values of a JSON line."""
+"""Decoded records as words of a line and as values of a JSON line: messages of internal topics, and decoded values."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.render.escaping import bytes_text, printable
 from kdump.render.sentences import iso_time
 from kdump.render.words import words
 
 if TYPE_CHECKING:
-    from kdump.format.internal_topics.decoded import DecodedMessage, DecodedRecord
+    from kdump.format.internal_topics.decoded import DecodedMessage, DecodedRecord, RecordDecoder
     from kdump.format.json_types import Fields
     from kdump.format.record import Record
+    from kdump.format.value_schemas.value_decoder import DecodedValue, ValueDecoder
 
 _COMMITS: Final = ("OffsetCommitValue", "LegacyOffsetCommitValue")
 _COMMIT_NAMES: Final = {"offset": "committed", "commitTimestamp": "at", "expireTimestamp": "expires"}
@@ -24,6 +25,30 @@ def message_object(message: DecodedMessage | None) -> Fields | None:
     if message is None:
         return None
     return {"name": message.name, "type": message.type, "version": message.version, "data": message.fields}
+
+
+def value_object(value: DecodedValue | None) -> Fields | None:
+    """A decoded value as JSON Lines have it; None for none."""
+    return None if value is None else {**value.origin, "data": value.data}
+
+
+class DecodedFields(NamedTuple):
+    """What a line has of a decoded record."""
+
+    key_decoded: Fields | None
+    value_decoded: Fields | None
+    decode_problem: str | None
+
+
+def decoded_fields(decoder: RecordDecoder | None, value_decoder: ValueDecoder | None, record: Record) -> DecodedFields:
+    """The decoded fields of a record by the decoder of its log; all None where it has none."""
+    if decoder is not None:
+        found = decoder.decode(record.key, record.value)
+        return DecodedFields(message_object(found.key), message_object(found.value), found.problem)
+    if value_decoder is None:
+        return DecodedFields(None, None, None)
+    key, value, problem = value_decoder.decode(record.key, record.value, record.headers)
+    return DecodedFields(value_object(key), value_object(value), problem)
 
 
 def record_words(found: DecodedRecord, record: Record, mode: str) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kdump.format.internal_topics.decoded import RecordDecoder
     from kdump.format.json_types import Fields
     from kdump.format.record import Record
+    from kdump.format.value_schemas.value_decoder import ValueDecoder
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
 
@@ -35,6 +36,7 @@ class RecordPlace(NamedTuple):
     partition: int | None
     batch: Batch
     decoder: RecordDecoder | None
+    value_decoder: ValueDecoder | None = None
 
 
 class RecordRenderer(Renderer):
@@ -59,7 +61,7 @@ class RecordRenderer(Renderer):
         from kdump.storage.records import records as values
 
         if not batch.control:
-            place = RecordPlace(path, topic, partition, batch, self.decoder)
+            place = RecordPlace(path, topic, partition, batch, self.decoder, self.value_decoder)
             for record in values(batch, records):
                 self.out.write(self.record_bytes(place, record))
 

@@ -97,7 +97,7 @@ def _field_piece(name: str, decoded: bool, encode: Encode) -> Piece:
     first, *inner = name.split(".")
     if first in _DECODED:
         if not decoded:
-            raise TemplateError(f"%{{{name}}} needs --decode")
+            raise TemplateError(f"%{{{name}}} needs --decode or --schemas")
     elif first not in _FIELDS:
         raise TemplateError(f"%{{{name}}} is no field of a record; there are {', '.join((*_FIELDS, *_DECODED))}")
     if inner and first not in ("key_decoded", "value_decoded"):
@@ -120,14 +120,10 @@ def _field_bytes(name: str, inner: Sequence[str], encode: Encode, place: RecordP
 
 
 def _decoded_field(name: str, place: RecordPlace, record: Record) -> FieldValue:
-    if place.decoder is None:
-        return None
-    from kdump.render.messages import message_object  # only internal topics need it
+    from kdump.render.messages import decoded_fields  # only what is decoded needs it
 
-    found = place.decoder.decode(record.key, record.value)
-    if name == "decode_problem":
-        return found.problem
-    return message_object(found.key if name == "key_decoded" else found.value)
+    key, value, problem = decoded_fields(place.decoder, place.value_decoder, record)
+    return key if name == "key_decoded" else value if name == "value_decoded" else problem
 
 
 def _known(number: int) -> int | None:

@@ -170,7 +170,7 @@ class TextRenderer(Renderer):
     def records(
         self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch
     ) -> None:
-        if self.decoder is not None:
+        if self.decoder is not None or self.value_decoder is not None:
             self._decoded(batch, records)
             return
         payload, rows, headers, _ = records
@@ -183,13 +183,11 @@ class TextRenderer(Renderer):
             self.out.write(lines)
 
     def _decoded(self, batch: Batch, records: DecodedBatch) -> None:
-        from kdump.render.messages import record_words  # only internal topics need it
+        from kdump.render.decoded import decoded_words  # only what is decoded needs it
         from kdump.storage.records import records as values
 
-        assert self.decoder is not None
         for record in values(batch, records):
-            found = self.decoder.decode(record.key, record.value)
-            words_of_it = record_words(found, record, self._mode)
+            words_of_it = decoded_words(self.decoder, self.value_decoder, record, self._mode)
             self.out.write(
                 f"  record offset={record.offset} time={iso_time(record.timestamp)} timestamp={record.timestamp}"
                 f" {words_of_it}\n"

@@ -1,6 +1,7 @@
 """The values of records, raw, with a separator after each: for programs that read lines, or NUL with -0.
 
-A null value is nothing, or NULL with -Z. With a decoder, the message in the value of an internal topic is JSON.
+A null value is nothing, or NULL with -Z. With a decoder, the message in the value of an internal topic, and any
+other decoded value, is JSON.
 """
 
 from __future__ import annotations
@@ -25,4 +26,8 @@ class ValuesRenderer(RecordRenderer):
             message = place.decoder.decode(record.key, record.value).value
             if message is not None:
                 value = json_value(message_object(message)).encode()
+        elif place.value_decoder is not None:
+            decoded = place.value_decoder.decode(record.key, record.value, record.headers).value
+            if decoded is not None:
+                value = json_value(decoded.data).encode()
         return self.shown(self.options.null if value is None else value) + self.options.separator

@@ -126,7 +126,7 @@ def test_sections(name: str) -> None:
     found = re.findall(r"^\.Sh (.+)$", PAGES[name], re.MULTILINE)
     more = {
         "kdump.1": ["FILES", "OBJECT STORES", "COMPATIBILITY"],
-        "kdump-dump.1": ["BYTES", "JSON", "COMPATIBILITY", "FORMATS OF RECORDS", "TEMPLATES"],
+        "kdump-dump.1": ["BYTES", "JSON", "COMPATIBILITY", "FORMATS OF RECORDS", "SCHEMAS", "TEMPLATES"],
         "kdump-verify.1": ["FINDINGS", "JSON"],
         "kdump-stat.1": ["JSON"],
         "kdump-convert.1": [

@@ -111,7 +111,7 @@ def test_csv_in_other_modes(mode: str) -> None:
         ("%", "a % at the end"),
         ("%z", "%z is no token"),
         ("%{colour}", "is no field of a record"),
-        ("%{key_decoded.data.group}", "needs --decode"),
+        ("%{key_decoded.data.group}", "needs --decode or --schemas"),
         ("%{key.size}", "key has no fields"),
         ("%{offset", "%{ is no token"),
         ("\\q", "is no escape"),

@@ -24,7 +24,7 @@ if __name__ == "__main__":
 from kdump.cli import COMMANDS, group
 from kdump.cli.sections import SectionedCommand
 from kdump.verify.findings import CATALOGUE
-from support import manual_convert, manual_dump, manual_spark, runbook_text
+from support import manual_convert, manual_dump, manual_schemas, manual_spark, runbook_text
 from support.manual_spark_cloud import OBJECT_STORES
 from support.manual_text import (
     ABOUT,
@@ -308,6 +308,7 @@ def record_formats() -> Iterator[str]:
     yield from listed(manual_dump.TOKENS.items())
     yield from paragraphs("FORMATS OF RECORDS", manual_dump.RECORDS_ALONE)
     yield from paragraphs("BYTES", manual_dump.HEX)
+    yield from paragraphs("SCHEMAS", manual_schemas.SCHEMAS)
 
 
 def guidance() -> Iterator[str]:

@@ -16,27 +16,27 @@ TOKENS: Final = {
     "%T": "The timestamp in milliseconds, -1 without one.",
     "%h": "The headers, NAME=VALUE with commas between them. The value of a null one is NULL.",
     "%{field}": "A field of the record lines of --format json (see JSON). Text and bytes are as they are, null is as "
-    "with %k, everything else is JSON. With --decode also key_decoded, value_decoded and decode_problem, and fields "
-    "inside of the first two: %{value_decoded.data.offset}.",
+    "with %k, everything else is JSON. With --decode or --schemas also key_decoded, value_decoded and decode_problem, "
+    "and fields inside of the first two: %{value_decoded.data.offset}.",
     "%%": "A percent sign.",
     "\\n \\r \\t \\xNN \\\\": "Line feed, carriage return, tab, the byte with a hexadecimal number, a backslash.",
 }
 RECORDS_ALONE: Final = (
     (
         "Templates, --format values and --format csv write records and nothing else. Records of control batches "
-        "are left out: no consumer gets them. Internal topics are decoded only where --decode is given. Damaged "
+        "are left out: no consumer gets them. Records are decoded only where --decode or --schemas is given. Damaged "
         "batches and bytes that are no batch are said on standard error. Files and pipes get the bytes as they "
         "are; on a terminal they are escaped, and of a long field only the beginning is shown."
     ),
     (
         "--format values writes the value of each record and a line feed, or --separator, or with -0 a NUL byte. "
-        "With --decode it writes the message in the value as JSON."
+        "With --decode it writes the message in the value as JSON, with --schemas the decoded value."
     ),
     (
         "--format csv writes a header line and the columns of kdump-convert(1): key, value, headers, topic, "
         "partition, offset, timestamp, timestampType. Null is an empty field, empty is a pair of quotes. Keys and "
-        "values are base64; with --bytes hex they are hexadecimal digits, with --bytes utf8 text. With --decode "
-        "the columns key_decoded, value_decoded and decode_problem follow."
+        "values are base64; with --bytes hex they are hexadecimal digits, with --bytes utf8 text. With --decode or "
+        "--schemas the columns key_decoded, value_decoded and decode_problem follow."
     ),
 )
 HEX: Final = (

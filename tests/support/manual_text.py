@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from support import manual_convert, manual_dump, manual_image, manual_stat
+from support import manual_convert, manual_dump, manual_image, manual_schemas, manual_stat
 from support.manual_spark_cloud import IN_PATHS
 
 DATE = "November 23, 2026"
@@ -90,10 +90,13 @@ CONTROL = {
 }
 DECODED = {
     "key_decoded": (
-        "the message in the key, an object: name, type (the record type), version, data (the fields, named as in"
-        " Kafka's own JSON); null for none"
+        "of an internal topic the message in the key, an object: name, type (the record type), version, data (the"
+        " fields, named as in Kafka's own JSON); with --schemas an object: schema_id or schema_guid, schema_type (AVRO,"
+        " PROTOBUF, JSON), name (of the record or message, or null), data; null for none and for a key without a schema"
     ),
-    "value_decoded": "the message in the value, likewise; null for none and for a tombstone",
+    "value_decoded": (
+        "the value, likewise; with --decode NAME an object: decoder (the name), data; null for none and for a tombstone"
+    ),
     "decode_problem": (
         "why the record cannot be decoded, or is of a version or type that Kafka 4.3.1 does not know; else null"
     ),
@@ -335,7 +338,7 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
         "batch": ("One for every batch, and for every message of magic 0 and 1 that lies in the log itself.", BATCH),
         "record": ("After its batch. Records of control batches have three fields more.", RECORD),
         "control": ("These follow at the end of a record of a control batch.", CONTROL),
-        "decoded": ("These follow at the end of a record of an internal topic that is decoded (--decode).", DECODED),
+        "decoded": ("These follow at the end of a record that is decoded (--decode, --schemas).", DECODED),
         "gap": ("Bytes between batches that are no batch.", GAP),
         "tail": ("Bytes after the last batch.", GAP),
         **COMPANIONS,
@@ -537,6 +540,7 @@ EXAMPLES = {
             "kdump dump --at 1000 --max-bytes 64k --format fetch topic-0/ | kdump dump --type fetch -",
         ),
         *manual_dump.EXAMPLES_OF_FORMATS,
+        *manual_schemas.EXAMPLES,
         ("As kafka-dump-log.sh prints it:", "kdump dump --format kafka --print-data-log 00000000000000000000.log"),
         (
             "The indexes of a partition compared with its log:",

@@ -170,10 +170,10 @@ class TerminalRenderer(Renderer):
         if batch.control:
             line.append(control_word(record.key, record.value), style=DOUBTFUL)
             return line
-        if self.decoder is not None:
-            from kdump.render.messages import record_words  # only internal topics need it
+        if self.decoder is not None or self.value_decoder is not None:
+            from kdump.render.decoded import decoded_words  # only what is decoded needs it
 
-            line.append(record_words(self.decoder.decode(record.key, record.value), record, mode))
+            line.append(decoded_words(self.decoder, self.value_decoder, record, mode))
             return line
         line.append(_clipped(record.key, mode, width), style="bold")
         line.append(" ")

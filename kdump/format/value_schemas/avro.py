@@ -1,0 +1,144 @@
+"""Avro values as JSON values, read by fastavro.
+
+Records are objects in the order of their fields, enums their symbols, unions the value of their branch. Bytes and fixed
+are bytes. Of the logical types, a decimal becomes a string in plain notation; the others stay what is stored: times and
+dates are numbers in the unit of their type (milliseconds, microseconds, days), a UUID is a string.
+"""
+
+import io
+import json
+from collections.abc import Iterator
+from math import log10
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from kdump.format.value_schemas.avro_bounds import MAX_DECIMAL_BYTES, AvroBounds
+from kdump.format.value_schemas.json_values import json_like
+from kdump.format.value_schemas.schemas import MAX_DEPTH, SchemaProblem, ValueSchema
+
+if TYPE_CHECKING:
+    from kdump.format.json_types import FieldValue, JsonValue
+
+_NESTED: Final = 2 * MAX_DEPTH
+"""The levels of the JSON text of a schema: a type inside another one is two levels below it."""
+_NOT_READ: Final = ("default", "doc", "aliases", "order", "logicalType", "precision", "scale")
+"""Attributes that do not change what is read. Registries hold schemas whose defaults fastavro would refuse."""
+_WRAPPER: Final = "kdump_value"
+_PRECISION: Final = 3 * MAX_DECIMAL_BYTES
+"""More digits than a decimal of so many bytes has."""
+_LARGEST_FIXED: Final = 64
+
+
+class AvroReader:
+    """Reads values of one schema. Raises SchemaProblem, or an error of fastavro, for a schema that is none."""
+
+    def __init__(self, schema: ValueSchema) -> None:
+        from fastavro import parse_schema  # of the extra `schemas`
+
+        named: dict[str, dict[Any, Any]] = {}
+        for each in schema.references:
+            parse_schema(cast("dict[str, Any]", _type_of(each.text)), named)
+        written = _type_of(schema.text)
+        self.name = _name_of(written)
+        # A record of one field is encoded as the field. As a record, any type brings its named types along.
+        record = {"type": "record", "name": _WRAPPER, "fields": [{"name": "value", "type": written}]}
+        self._schema = parse_schema(record, named)
+        assert isinstance(self._schema, dict)
+        _widen(self._schema, 2 * _NESTED)  # its named types are in it
+        self._bounds = AvroBounds(self._schema["fields"][0]["type"], named)
+
+    def read(self, data: bytes) -> "FieldValue":
+        """The value. Raises SchemaProblem, or an error of fastavro, for bytes that are no value of the schema."""
+        from fastavro import schemaless_reader
+
+        self._bounds.check(data)
+        stream = io.BytesIO(data)
+        found = schemaless_reader(stream, self._schema, None)
+        if (left := len(data) - stream.tell()) != 0:
+            raise SchemaProblem(f"{left} bytes are left after the value")
+        assert isinstance(found, dict)
+        return json_like(found["value"])
+
+
+def _type_of(text: str) -> "JsonValue":
+    """The type that the text of a schema describes, with nothing but what a reader needs."""
+    try:
+        return _reduced(json.loads(text), _NESTED)
+    except RecursionError:
+        raise SchemaProblem(f"the schema has more than {MAX_DEPTH} levels") from None
+    except json.JSONDecodeError as error:
+        raise SchemaProblem(f"the schema is no JSON: {error}") from None
+
+
+def _reduced(schema: "JsonValue", depth: int) -> "JsonValue":
+    if depth < 0:
+        raise SchemaProblem(f"the schema has more than {MAX_DEPTH} levels")
+    match schema:
+        case dict():
+            found = {name: _reduced(each, depth - 1) for name, each in schema.items() if name not in _NOT_READ}
+            if schema.get("logicalType") == "decimal" and schema.get("type") in ("bytes", "fixed"):
+                found.update(_decimal(schema))
+            return found
+        case list():
+            return [_reduced(each, depth - 1) for each in schema]
+    return schema
+
+
+def _decimal(schema: "dict[str, JsonValue]") -> "dict[str, JsonValue]":
+    """The attributes of a decimal; none where its size is not usual, which leaves bytes."""
+    scale, size = schema.get("scale", 0), schema.get("size", _LARGEST_FIXED)
+    if not isinstance(scale, int) or not 0 <= scale <= MAX_DECIMAL_BYTES:
+        return {}
+    if not isinstance(size, int) or not 0 < size <= _LARGEST_FIXED:
+        return {}
+    # fastavro takes no precision that can be larger than a fixed
+    precision = int((8 * size - 1) * log10(2)) if schema["type"] == "fixed" else _PRECISION
+    return {} if scale > precision else {"logicalType": "decimal", "precision": precision, "scale": scale}
+
+
+def _widen(schema: "JsonValue", depth: int) -> None:
+    """Let decimals have all digits that their bytes have: fastavro rounds to the precision."""
+    if depth >= 0 and isinstance(schema, dict):
+        if schema.get("logicalType") == "decimal":
+            schema["precision"] = _PRECISION
+        for each in schema.values():
+            _widen(each, depth - 1)
+    elif depth >= 0 and isinstance(schema, list):
+        for each in schema:
+            _widen(each, depth - 1)
+
+
+def _name_of(schema: "JsonValue") -> str | None:
+    if not isinstance(schema, dict) or not isinstance(schema.get("name"), str):
+        return None
+    name, space = str(schema["name"]), schema.get("namespace")
+    return f"{space}.{name}" if isinstance(space, str) and space and "." not in name else name
+
+
+def names_in(text: str) -> Iterator[str]:
+    """The names of types that a schema may refer to, each as it is written and within its namespace.
+
+    Raises SchemaProblem for text that is no schema.
+    """
+    yield from dict.fromkeys(_names(_type_of(text), ""))
+
+
+def _names(schema: "JsonValue", namespace: str) -> Iterator[str]:
+    match schema:
+        case str():
+            yield schema
+            if namespace and "." not in schema:
+                yield f"{namespace}.{schema}"
+        case list():
+            for each in schema:
+                yield from _names(each, namespace)
+        case dict():
+            if isinstance(name := schema.get("name"), str) and "." in name:
+                namespace = name.rpartition(".")[0]
+            elif isinstance(space := schema.get("namespace"), str):
+                namespace = space
+            fields = schema.get("fields")
+            for part in (schema.get("type"), schema.get("items"), schema.get("values")):
+                yield from _names(part, namespace)
+            for field in fields if isinstance(fields, list) else ():
+                if isinstance(field, dict):
+                    yield from _names(field.get("type"), namespace)

@@ -1,0 +1,113 @@
+"""Schemas from the files of a folder.
+
+==============================  =====================================================================
+name                            what
+==============================  =====================================================================
+<id>.avsc .proto .json          the schema with this id: Avro, Protobuf, JSON Schema
+<GUID>.avsc .proto .json        the schema with this GUID, as 8-4-4-4-12 hexadecimal digits
+<full name>.avsc                an Avro type to which others refer by its name
+<path of an import>             a .proto file that others import, also below folders
+==============================  =====================================================================
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+from uuid import UUID
+
+from kdump.errors import SourceError, reason
+from kdump.format.value_schemas.schemas import (
+    AVRO,
+    JSON,
+    MAX_REFERENCES,
+    MAX_SCHEMA_CHARACTERS,
+    PROTOBUF,
+    NamedSchema,
+    SchemaProblem,
+    ValueSchema,
+)
+from kdump.storage.file_store import names_in, open_source
+
+_TYPES: Final = {".avsc": AVRO, ".proto": PROTOBUF, ".json": JSON}
+_COMMENT_OR_STRING: Final = re.compile(r"//[^\n]*|/\*.*?\*/|(\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')", re.DOTALL)
+_IMPORT: Final = re.compile(r"(?<![\w.])import\s*(?:public|weak|option)?\s*[\"']([^\"'\\\n]+)[\"']\s*;")
+_BUILT_IN: Final = "google/protobuf/"
+"""The compiler has these files itself."""
+
+
+class SchemaFolder:
+    """The schemas in the files of a folder (kdump.format.value_schemas.schemas.SchemaSet)."""
+
+    def __init__(self, path: str) -> None:
+        """Raises SourceError for what is no readable folder."""
+        self._path = path
+        try:
+            self._names = frozenset(names_in(path))
+        except OSError as error:
+            raise SourceError(f"{path}: no folder with schemas: {reason(error)}") from None
+
+    def by_id(self, schema_id: int) -> ValueSchema:
+        return self._schema(str(schema_id))
+
+    def by_guid(self, guid: UUID) -> ValueSchema:
+        return self._schema(str(guid))
+
+    def _schema(self, stem: str) -> ValueSchema:
+        for suffix, schema_type in _TYPES.items():
+            for name in (f"{stem}{suffix}", f"{stem.upper()}{suffix}"):
+                if name in self._names:
+                    text = self._text(name)
+                    return ValueSchema(schema_type, text, tuple(self._references(schema_type, text, name)))
+        raise SchemaProblem(f"schema {stem} is not known: {self._path} has no file {stem}.avsc, .proto or .json")
+
+    def _text(self, name: str) -> str:
+        try:
+            with open_source(os.path.join(self._path, name)) as source:
+                if source.size > 4 * MAX_SCHEMA_CHARACTERS:
+                    raise SchemaProblem(f"{name} is larger than {4 * MAX_SCHEMA_CHARACTERS} bytes")
+                buffer = bytearray(source.size)
+                count = source.readinto(0, memoryview(buffer))
+                return bytes(buffer[:count]).decode()
+        except SourceError as error:
+            raise SchemaProblem(str(error)) from None
+        except UnicodeDecodeError:
+            raise SchemaProblem(f"{name} is no UTF-8") from None
+
+    def _references(self, schema_type: str, text: str, name: str) -> Iterator[NamedSchema]:
+        if schema_type == JSON:
+            return
+        done = {name}
+        named = self._avro_names if schema_type == AVRO else imports_in
+        yield from self._referenced(text, named, schema_type == AVRO, done, MAX_REFERENCES)
+
+    def _referenced(
+        self, text: str, named: Callable[[str], Iterator[str]], is_avro: bool, done: set[str], depth: int
+    ) -> Iterator[NamedSchema]:
+        """The schemas that a text refers to, each one after those that it refers to itself."""
+        for name in named(text):
+            file = f"{name}.avsc" if is_avro else name
+            if file in done:
+                continue
+            done.add(file)
+            if len(done) > MAX_REFERENCES or not depth:
+                raise SchemaProblem(f"the schema refers to more than {MAX_REFERENCES} others")
+            try:
+                found = self._text(file)
+            except SchemaProblem:
+                continue  # the parser of the schema says what it misses
+            yield from self._referenced(found, named, is_avro, done, depth - 1)
+            yield NamedSchema(name, found)
+
+    def _avro_names(self, text: str) -> Iterator[str]:
+        from kdump.format.value_schemas.avro import names_in as avro_names_in
+
+        return (name for name in avro_names_in(text) if f"{name}.avsc" in self._names)
+
+
+def imports_in(text: str) -> Iterator[str]:
+    """The paths that a .proto file imports, but those that the compiler has itself."""
+    code = _COMMENT_OR_STRING.sub(lambda match: match[1] or " ", text)
+    for match in _IMPORT.finditer(code):
+        if not match[1].startswith(_BUILT_IN):
+            yield match[1]

@@ -1,0 +1,289 @@
+"""Where schemas come from: files of a folder, a registry's topic, and the compiler of Protobuf."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdump.errors import SourceError
+from kdump.format.value_schemas.schemas import NamedSchema, SchemaProblem, ValueSchema
+from kdump.format.value_schemas.value_decoder import SchemaDecoder
+from kdump.storage.value_schemas import protoc
+from kdump.storage.value_schemas.chosen_schemas import SchemaDecoders, schemas_at
+from kdump.storage.value_schemas.folder import SchemaFolder, imports_in
+from kdump.storage.value_schemas.protoc import Protoc
+from kdump.storage.value_schemas.schemas_topic import TopicSchemas, read_topic
+from support.schema_values import (
+    LINE_BYTES,
+    LINE_DATA,
+    LINE_PATH,
+    LINE_PROTO,
+    MONEY_PROTO,
+    ORDER,
+    ORDER_BYTES,
+    ORDER_DATA,
+    REGISTRY,
+    Pair,
+    key_of,
+    line_schema,
+    log_of,
+    registered,
+    wire,
+    write_log,
+)
+
+GUID = "7a0ea5cc-7a4f-4a3c-9f0e-3c1b5a1d2e4f"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "schemas"
+    (found / "common").mkdir(parents=True)
+    (found / "1.avsc").write_text(json.dumps(ORDER))
+    (found / f"{GUID.upper()}.avsc").write_text('"int"')
+    (found / "3.proto").write_text(LINE_PROTO)
+    (found / "common" / "money.proto").write_text(MONEY_PROTO)
+    (found / "4.json").write_text("{}")
+    return found
+
+
+# ---- a folder
+
+
+def test_files_by_id_and_guid(folder: Path) -> None:
+    found = SchemaFolder(str(folder))
+    assert found.by_id(1) == ValueSchema("AVRO", json.dumps(ORDER))
+    assert found.by_id(3) == line_schema()
+    assert found.by_id(4).schema_type == "JSON"
+    assert found.by_guid(UUID(GUID)).text == '"int"'
+    with pytest.raises(SchemaProblem, match=r"schema 2 is not known: .* has no file 2\.avsc, \.proto or \.json"):
+        found.by_id(2)
+
+
+def test_avro_types_by_their_names(folder: Path) -> None:
+    inner = {"type": "record", "name": "a.Inner", "fields": [{"name": "x", "type": "int"}]}
+    middle = {"type": "record", "name": "a.Middle", "fields": [{"name": "inner", "type": "Inner"}]}
+    (folder / "a.Inner.avsc").write_text(json.dumps(inner))
+    (folder / "a.Middle.avsc").write_text(json.dumps(middle))
+    (folder / "7.avsc").write_text('["null", "a.Middle", "a.Inner"]')
+    assert [each.name for each in SchemaFolder(str(folder)).by_id(7).references] == ["a.Inner", "a.Middle"]
+    decoder = SchemaDecoders(str(folder)).of("t-0/0.log", None)
+    assert decoder is not None
+    found = decoder.decode(None, wire(7, b"\x02\x06"), ()).value
+    assert found is not None
+    assert found.data == {"inner": {"x": 3}}
+
+
+def test_files_that_import_each_other(folder: Path) -> None:
+    (folder / "8.proto").write_text('import "a.proto";')
+    (folder / "a.proto").write_text('import "b.proto";')
+    (folder / "b.proto").write_text('import "a.proto"; import "8.proto";')
+    assert [each.name for each in SchemaFolder(str(folder)).by_id(8).references] == ["b.proto", "a.proto"]
+
+
+@pytest.mark.parametrize("name", ["../outside.proto", "/etc/passwd", "missing.proto", "\0"])
+def test_an_import_of_something_else(folder: Path, name: str) -> None:
+    (folder.parent / "outside.proto").write_text('syntax = "proto3";')
+    (folder / "9.proto").write_text(f'syntax = "proto3"; import "{name}"; message M {{ }}')
+    decoder = SchemaDecoder(SchemaFolder(str(folder)), Protoc())
+    found = decoder.decode(None, wire(9, b"\0"), ())
+    assert found.value is None
+    assert found.problem is not None
+
+
+def test_imports_are_found_as_the_compiler_finds_them() -> None:
+    text = """
+    syntax = "proto3"; import "a.proto";import public 'b.proto' ; import weak"c.proto";
+    // import "no.proto";
+    /* import "no.proto"; */ option x = "import \\"no.proto\\";"; import "google/protobuf/any.proto";
+    message important { string import_x = 1; }
+    """
+    assert list(imports_in(text)) == ["a.proto", "b.proto", "c.proto"]
+
+
+@given(st.text(st.sampled_from("import\"'/*\n; \\"), max_size=60))
+def test_any_text_has_imports_or_none(text: str) -> None:
+    list(imports_in(text))
+
+
+def test_a_folder_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no folder with schemas: no such file"):
+        schemas_at(str(tmp_path / "none"))
+
+
+def test_a_file_that_is_no_schema(folder: Path) -> None:
+    (folder / "5.avsc").write_bytes(b"\xff")
+    os.mkfifo(folder / "6.avsc")
+    (folder / "7.avsc").write_bytes(b" " * (5 << 20))
+    found = SchemaFolder(str(folder))
+    for schema_id, problem in ((5, "no UTF-8"), (6, "regular file"), (7, "is larger than")):
+        with pytest.raises(SchemaProblem, match=problem):
+            found.by_id(schema_id)
+
+
+# ---- a registry's topic
+
+
+def topic(*pairs: Pair) -> TopicSchemas:
+    return TopicSchemas("_schemas-0", pairs)
+
+
+def test_a_registry() -> None:
+    found = topic(*REGISTRY)
+    assert found.by_id(1) == ValueSchema("AVRO", json.dumps(ORDER))
+    assert found.by_guid(UUID(GUID)) == found.by_id(1)
+    assert found.by_id(3) == line_schema()
+    assert found.by_id(4).schema_type == "JSON"  # deleted, but not for good
+    with pytest.raises(SchemaProblem, match="schema 5 was deleted for good from _schemas-0: version 1 of gone"):
+        found.by_id(5)
+    with pytest.raises(SchemaProblem, match=r"schema 6 is not known: it is not in _schemas-0$"):
+        found.by_id(6)
+
+
+def test_the_last_value_counts() -> None:
+    found = topic(
+        registered("a", 1, 1, '"int"'), registered("a", 1, 1, '"long"'), (key_of("a", 2), None), (key_of("a", 1), None),
+        registered("a", 1, 1, '"bytes"'),
+    )  # fmt: skip
+    assert found.by_id(1).text == '"bytes"'
+
+
+def test_an_id_of_the_default_context_comes_first() -> None:
+    in_context = registered(":.x:a", 1, 1, '"int"')
+    assert topic(in_context, registered("a", 1, 1, '"long"')).by_id(1).text == '"long"'
+    assert topic(registered("a", 1, 1, '"long"'), in_context).by_id(1).text == '"long"'
+    assert topic(in_context).by_id(1).text == '"int"'
+
+
+def test_references_stay_in_their_context() -> None:
+    refers = [{"name": "n", "subject": "inner", "version": 1}]
+    found = topic(
+        registered(":.x:inner", 1, 1, '"int"'),
+        registered(":.x:a", 1, 2, '"n"', None, refers),
+        registered("inner", 1, 3, ""),
+    )
+    assert found.by_id(2).references == (NamedSchema("n", '"int"'),)
+
+
+def test_references_in_a_circle_and_in_a_chain() -> None:
+    def refers(*names: str) -> list[Any]:
+        return [{"name": name, "subject": name, "version": 1} for name in names]
+
+    circle = topic(registered("a", 1, 1, "a", None, refers("b", "a")), registered("b", 1, 2, "b", None, refers("a")))
+    assert circle.by_id(1).references == (NamedSchema("b", "b"),)
+    chain = [registered(f"s{at}", 1, at, "x", None, refers(f"s{at + 1}")) for at in range(300)]
+    with pytest.raises(SchemaProblem, match="refers to more than 256 others"):
+        topic(*chain).by_id(0)
+    with pytest.raises(SchemaProblem, match="version 1 of s300, which it refers to, is not known"):
+        topic(*chain).by_id(290)
+
+
+JSONISH = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(("SCHEMA", "AVRO", "a", "")),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ("keytype", "subject", "version", "id", "schema", "schemaType", "references", "name", "guid")
+            ),
+            inner,
+            max_size=9,
+        )
+    ),
+    max_leaves=12,
+)
+FIELDS = st.binary(max_size=9) | JSONISH.map(lambda value: json.dumps(value).encode()) | st.none()
+
+
+@given(st.lists(st.tuples(FIELDS | st.just(key_of("a", 1)), FIELDS), max_size=6))
+def test_any_records_are_a_registry(pairs: list[Pair]) -> None:
+    found = topic(*pairs)
+    for schema_id in (0, 1, -1):
+        try:
+            found.by_id(schema_id)
+        except SchemaProblem:
+            continue
+
+
+def test_the_topic_is_read_as_far_as_it_is_valid(tmp_path: Path) -> None:
+    directory = write_log(tmp_path / "_schemas-0", REGISTRY[:2])
+    following = bytearray(log_of([registered("x", 1, 8, '"int"')], base_offset=2))
+    following[-1] ^= 1
+    (directory / "00000000000000000002.log").write_bytes(following + log_of(REGISTRY[2:], base_offset=3))
+    (directory / "00000000000000000099.log.deleted").write_bytes(log_of([registered("y", 1, 9, '"int"')], 99))
+    found = read_topic(str(directory))
+    assert found.by_id(1).schema_type == "AVRO"
+    for gone in (8, 9):
+        with pytest.raises(SchemaProblem, match=r"not known: it is not in .*_schemas-0, which has damaged batches"):
+            found.by_id(gone)
+
+
+def test_where_schemas_are(tmp_path: Path, folder: Path) -> None:
+    registry = write_log(tmp_path / "disk" / "_schemas-0", REGISTRY)
+    assert isinstance(schemas_at(str(folder)), SchemaFolder)
+    assert isinstance(schemas_at(str(registry)), TopicSchemas)
+    assert isinstance(schemas_at(str(tmp_path / "disk")), TopicSchemas)
+
+
+def test_auto_says_once_that_a_disk_has_no_schemas(tmp_path: Path) -> None:
+    write_log(tmp_path / "one" / "_schemas-0", REGISTRY)
+    decoders = SchemaDecoders("auto")
+    with pytest.raises(SourceError, match="no _schemas-0 here, so no schemas"):
+        decoders.of(str(tmp_path / "two" / "t-0" / "0.log"), None)
+    unknown = decoders.of(str(tmp_path / "two" / "u-0" / "0.log"), None)
+    assert unknown is not None
+    assert "not known" in str(unknown.decode(None, wire(1, ORDER_BYTES), ()).problem)
+    known = decoders.of(str(tmp_path / "one" / "t-0" / "0.log"), None)
+    assert known is not None
+    value = known.decode(None, wire(1, ORDER_BYTES), ()).value
+    assert value is not None
+    assert value.data == ORDER_DATA
+
+
+# ---- the compiler
+
+
+def test_a_schema_with_imports_is_compiled() -> None:
+    decoder = SchemaDecoder(topic(*REGISTRY), Protoc())
+    value = decoder.decode(None, wire(3, LINE_PATH + LINE_BYTES), ()).value
+    assert value is not None
+    assert (value.origin["name"], value.data) == ("shop.Line", LINE_DATA)
+
+
+def test_what_is_no_schema_has_the_message_of_the_compiler() -> None:
+    with pytest.raises(SchemaProblem, match=r"protoc: 1:1: Expected top-level statement"):
+        Protoc()(ValueSchema("PROTOBUF", "nonsense;"))
+
+
+def test_compilation_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protoc, "_PROGRAM", "import time; time.sleep(60)")
+    monkeypatch.setattr(protoc, "_MOST_FAILURES", 1)
+    compiler = Protoc(time_limit_s=0.05)
+    with pytest.raises(SchemaProblem, match=r"not compiled within 0\.05 seconds"):
+        compiler(ValueSchema("PROTOBUF", ""))
+    with pytest.raises(SchemaProblem, match="too many schemas"):
+        compiler(ValueSchema("PROTOBUF", ""))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../x.proto", "/x.proto", "a//x.proto", "a/./x.proto", "x.txt", "a\nb.proto", "-x.proto", "x" * 250 + ".proto"],
+)
+def test_names_that_leave_the_folder(name: str, tmp_path: Path) -> None:
+    with pytest.raises(SchemaProblem, match="which is no name for a file below a folder"):
+        Protoc()(ValueSchema("PROTOBUF", "", (NamedSchema(name, ""),)))
+
+
+def test_two_files_of_one_name() -> None:
+    twice = (NamedSchema("a.proto", ""), NamedSchema("a.proto", " "))
+    with pytest.raises(SchemaProblem, match="two files of one name"):
+        Protoc()(ValueSchema("PROTOBUF", "", twice))
+    with pytest.raises(SchemaProblem, match=r"could not be compiled: not a directory|two files"):
+        Protoc()(ValueSchema("PROTOBUF", "", (NamedSchema("a.proto", ""), NamedSchema("a.proto/b.proto", ""))))
