@@ -140,7 +140,7 @@ def _prepared(merged: MergedPartition, options: PrepareOptions) -> PreparedParti
     return PreparedPartition(
         partition,
         merged,
-        (*replica_findings(merged), *log.missing, *swap_findings(log.partition)),
+        (*replica_findings(merged), *log.findings, *swap_findings(log.partition)),
         (*merged.damage, *log.damage),
         (*merged.left_out, *log.left_out),
     )

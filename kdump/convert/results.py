@@ -96,7 +96,8 @@ class LeftOutCounts(NamedTuple):
     """What of a partition is not in the output, and what of its records has changed.
 
     `aborted`, `undecided`: records of transactions. `damaged_ranges`, `damaged_bytes`: bytes that are no valid batch.
-    `repeated_batches`: valid batches whose offsets others have. `deleted`: records below the log start offset.
+    `repeated_batches`: valid batches that contradict others about their offsets. `deleted`: records below the log
+    start offset.
     `control`: control batches that a log without transactions does not need. `unfit_timestamps`: timestamps that are
     null because they do not fit the column. `malformed`: keys and values with U+FFFD in place of malformed UTF-8.
     `not_json`: those that are null because they are no JSON text.

@@ -44,7 +44,7 @@ def left_out_words(counts: "LeftOutCounts") -> Iterator[str]:
             ),
             (
                 counts.repeated_batches,
-                f"{counted(counts.repeated_batches, 'batch', 'batches')} whose offsets others have",
+                f"{counted(counts.repeated_batches, 'batch', 'batches')} not in order",
             ),
             (counts.deleted, f"{counted(counts.deleted, 'record')} below the log start offset"),
             (counts.control, counted(counts.control, "control batch", "control batches")),

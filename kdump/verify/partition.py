@@ -144,7 +144,7 @@ class PartitionVerifier:
         if scanned.gaps:
             # Damage may have removed the only sign of the log cleaner.
             compacted = self._is_compacted(scanned) or (self._options.compacted is None and bool(scanned.broken))
-            self._report.add([offsets.gaps(log.path, scanned, compacted=compacted)])
+            self._report.add([offsets.gaps(log.path, offsets.gaps_of(scanned), compacted=compacted)])
         if scanned.inner_magic:
             self._report.add([records.inner_magic(log.path, scanned.inner_magic_position, scanned.inner_magic)])
         if scanned.backs:

@@ -23,6 +23,9 @@ from support.laws import examples
 from support.log_slices import MAX_BATCH_BYTES, positions_left_out, sliced
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+pytestmark = [  # what is wrong with the logs is meant to be
+    pytest.mark.filterwarnings("ignore:.*(is left out|the segment begins at offset):kdump.log.records.DamageWarning")
+]
 PARTITIONS = sorted({path.parent for path in FIXTURES.rglob("*.log") if "trans" in path.parent.name})
 
 
@@ -155,7 +158,6 @@ def test_damaged_partitions(number: int, tmp_path: Path) -> None:
 
 @pytest.mark.laws
 @pytest.mark.parametrize("number", range(examples(10)))
-@pytest.mark.filterwarnings("ignore:.*the segment begins at offset:kdump.log.records.DamageWarning")
 def test_missing_segments(number: int, tmp_path: Path) -> None:
     """Offsets that no batch has may have been those of a marker, unless the log is compacted."""
     rng = random.Random(number)
@@ -166,7 +168,6 @@ def test_missing_segments(number: int, tmp_path: Path) -> None:
     check(directory)
 
 
-@pytest.mark.filterwarnings("ignore:.*the segment begins at offset:kdump.log.records.DamageWarning")
 @settings(max_examples=examples(60))
 @given(st.data())
 def test_any_transactions(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:

@@ -365,6 +365,7 @@ def test_leader_epochs_that_no_batch_shows(tmp_path: Path) -> None:
 # ---- damage
 
 
+@pytest.mark.filterwarnings("ignore:.*is left out:kdump.log.records.DamageWarning")
 @pytest.mark.laws
 @pytest.mark.parametrize("number", range(examples(20)))
 def test_damaged_logs(number: int, tmp_path: Path) -> None:

@@ -17,6 +17,9 @@ from support.laws import examples
 from support.log_slices import MAX_BATCH_BYTES, positions_left_out, sliced
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+pytestmark = [  # what is wrong with the logs is meant to be
+    pytest.mark.filterwarnings("ignore:.*(is left out|the segment begins at offset):kdump.log.records.DamageWarning")
+]
 LOGS = ["segments/segments-0", "leader/transfers-0", "idempotent/turns-0", "v1-segments-0.10.2.2/segments-0"]
 OUT_OF_ORDER = ["repeat-batch", "swap-batches", "flip-offset", "insert-foreign-batch", "flip-under-crc"]
 

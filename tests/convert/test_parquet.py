@@ -61,6 +61,7 @@ def test_the_records_of_fixtures(tmp_path: Path, case: str) -> None:
         assert entry.next_offset == wanted["offset"].to_pylist()[-1] + 1 or "trans" in case
 
 
+@pytest.mark.filterwarnings("ignore:.*is left out:kdump.log.records.DamageWarning")
 @settings(max_examples=examples(20))
 @given(st.data())
 def test_mutated_bytes(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 LEFT_OUT = (
     "an object of numbers: aborted and undecided (records of transactions), damaged_ranges and damaged_bytes (no valid "
-    "batch), repeated_batches (valid, but others have their offsets), deleted (records below the log start offset), "
-    "control (control batches that a log without transactions does not need); and what changed: unfit_timestamps "
-    "(null, as they do not fit the column), malformed (keys and values with U+FFFD for malformed UTF-8), not_json "
-    "(those that are null, as they are no JSON text)"
+    "batch), repeated_batches (valid, but they contradict others about their offsets), deleted (records below the log "
+    "start offset), control (control batches that a log without transactions does not need); and what "
+    "changed: unfit_timestamps (null, as they do not fit the column), malformed (keys and values with U+FFFD for "
+    "malformed UTF-8), not_json (those that are null, as they are no JSON text)"
 )
 FILE = {
     "name": "of the file, relative to OUT where that is a folder; of --to log the name of the directory",
@@ -365,9 +365,11 @@ RULES = (
     ),
 )
 MISSING = (
-    "Of a single copy, a segment that is missing between two others is reported as segment/missing, an error, unless "
-    "the log is compacted. A segment with the suffix .swap, which a broker was putting in the place of others, is "
-    "read instead of these, as its next start would do; it is reported as file/leftover. "
+    "Of a single copy, a segment that is missing between two others is reported as segment/missing, an error, and "
+    "offsets that are missing in a segment as offset/gap, a warning, unless the log is compacted. A valid batch that "
+    "contradicts others about its offsets is left out, and reported: an error unless others have its offsets. A "
+    "segment with the suffix .swap, which a broker was putting in the place of others, is read instead of these, as "
+    "its next start would do; it is reported as file/leftover. "
     "Offsets that no copy has are reported as replica/missing, an error, with whether they lie below the high "
     "watermark. --to log makes one partition of a merge, which a broker can be given; it lacks these offsets. A log "
     "file of a copy that cannot be read is left out of the merge, and the other copies fill its offsets. The exit "

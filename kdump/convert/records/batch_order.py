@@ -5,9 +5,11 @@ batches that kdump recover --salvage leaves out, for the same reasons (kdump.rec
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kdump.convert.records.copy_batches import CopyBatches, IndexRange
+from kdump.convert.records.offset_ranges import OffsetRange, united, without
 from kdump.kernel.results import NO_VALUE
 from kdump.recover.salvage.batch_span import BatchSpan
 from kdump.recover.salvage.file_batches import BatchFile, sorted_files
@@ -15,6 +17,7 @@ from kdump.recover.salvage.offset_order import LogName, in_order
 from kdump.recover.salvage.offset_support import OffsetSupport
 from kdump.recover.salvage.rising_chain import uncontradicted
 from kdump.storage.partition import Partition
+from kdump.verify.findings import CATALOGUE, Finding, FindingData, Severity
 
 _RECORD_BATCH: Final = 2
 
@@ -29,6 +32,18 @@ class LeftOutBatch(NamedTuple):
     last_offset: int
     records: int
     code: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnorderedBatch(Finding):
+    """A valid batch that is not in the output; an error where no other batch has its offsets."""
+
+    @property
+    def message(self) -> str:
+        title, last = CATALOGUE[self.code].title, self.data["last"]
+        where = "others have its offsets" if self.severity is Severity.WARNING else "no other batch has its offsets"
+        named = f"the batch with the offsets {self.offset} to {last} is left out: {title[:1].lower()}{title[1:]}"
+        return f"{named}; {where}"
 
 
 class OrderedBatches(NamedTuple):
@@ -60,6 +75,21 @@ def ordered(partition: Partition, found: CopyBatches) -> OrderedBatches:
     parts = [IndexRange(number, number + 1) for number, _ in single]
     left_out = tuple(_left_out(found, number, code) for number, code in single)
     return OrderedBatches(found.select(map(range_of, order.kept)), left_out, found.select(parts))
+
+
+def unordered_findings(order: OrderedBatches) -> Iterator[Finding]:
+    """A finding for each batch that is left out. It is no loss where batches in order have its offsets."""
+    if not order.left_out:
+        return
+    found = order.batches
+    runs = found.intact(continuous=True)
+    covered = list(united(OffsetRange(found.first[start], found.last[stop - 1] + 1) for start, stop in runs))
+    for each in order.left_out:
+        offsets = OffsetRange(each.first_offset, each.last_offset + 1)
+        lost = offsets.start >= offsets.stop or any(True for _ in without([offsets], covered))
+        severity = Severity.ERROR if lost else Severity.WARNING
+        data: FindingData = {"last": each.last_offset, "records": each.records}
+        yield UnorderedBatch(each.code, severity, each.path, each.position, each.length, each.first_offset, data=data)
 
 
 def _left_out(found: CopyBatches, number: int, code: str) -> LeftOutBatch:

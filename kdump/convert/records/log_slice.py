@@ -8,6 +8,7 @@ from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Partition
 from kdump.storage.source import Source
 from kdump.storage.walk import Walk
+from kdump.verify.findings import Finding
 
 Bounds = tuple[int | None, int | None]
 """A half-open range; None is no bound."""
@@ -31,14 +32,6 @@ class LogSlice(NamedTuple):
     after_gap: bool = False
 
 
-class SegmentHole(NamedTuple):
-    """The offsets from `end_offset` to `base_offset` are missing before the segment with that base offset at `path`."""
-
-    path: str
-    base_offset: int
-    end_offset: int
-
-
 class HeaderPass(NamedTuple):
     """What the headers of a log say of it.
 
@@ -46,7 +39,7 @@ class HeaderPass(NamedTuple):
     before. `is_continuous`: no offset is missing between two batches. `compacted`: a segment shows that the log cleaner
     went over it. Where damage hides a header, there may be transactions, and order and offsets are not known.
     `first_offset` is None where the first batch does not say it, or is not known; `next_offset` follows the last batch.
-    `holes` are missing segments.
+    `missing` are findings about missing segments and offsets, of a log that is not compacted.
     """
 
     transactional: bool
@@ -55,7 +48,7 @@ class HeaderPass(NamedTuple):
     compacted: bool = False
     first_offset: int | None = None
     next_offset: int | None = None
-    holes: tuple[SegmentHole, ...] = ()
+    missing: tuple[Finding, ...] = ()
 
     def has_all(self, start: int, stop: int) -> bool:
         """Whether no offset of [start, stop) is missing."""

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kdump.convert.records.batch_order import LeftOutBatch, ordered
+from kdump.convert.records.batch_order import LeftOutBatch, ordered, unordered_findings
 from kdump.convert.records.copy_batches import CopyBatches, IndexRange
-from kdump.convert.records.log_slice import HIGHEST, LOWEST, HeaderPass, LogSlice, SegmentHole, SlicedPartition
+from kdump.convert.records.log_slice import HIGHEST, LOWEST, HeaderPass, LogSlice, SlicedPartition
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
 from kdump.kernel.results import ScanState
@@ -16,7 +16,7 @@ from kdump.storage.offset_checkpoints import CheckpointContext, read_offset_chec
 from kdump.storage.partition import Partition
 from kdump.storage.read_policy import PolicySource
 from kdump.storage.source import reason_of
-from kdump.verify.checks import segments
+from kdump.verify.checks import offsets, segments
 from kdump.verify.compaction import is_compacted_log
 from kdump.verify.findings import Finding
 
@@ -29,13 +29,13 @@ _UNKNOWN: Final = HeaderPass(transactional=True, is_ordered=False, is_continuous
 class OrderedLog(NamedTuple):
     """A log whose slices are in order, the valid batches that are left out for that, and damage outside the slices.
 
-    `missing`: findings about missing segments.
+    `findings` are about these batches, and about missing segments.
     """
 
     partition: SlicedPartition
     left_out: tuple[LeftOutBatch, ...] = ()
     damage: tuple[DamagedRange, ...] = ()
-    missing: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 def ordered_log(partition: SlicedPartition, max_batch_bytes: int) -> OrderedLog:
@@ -49,51 +49,57 @@ def ordered_log(partition: SlicedPartition, max_batch_bytes: int) -> OrderedLog:
     known = partition._replace(headers=headers)
     copy = partition.copy
     if headers.is_ordered or copy is None or not copy.segments:
-        return OrderedLog(known, missing=tuple(_missing(known, headers)))
+        return OrderedLog(known, findings=tuple(_asked(known, headers)))
     found = CopyBatches([segment.log for segment in copy.segments])
     for error in found.read(max_batch_bytes):
         raise error
     if found.is_ordered:
         headers = headers._replace(
-            transactional=found.transactional, compacted=found.compacted, holes=tuple(_holes(found))
+            transactional=found.transactional, compacted=found.compacted, missing=tuple(_missing(found))
         )
-        return OrderedLog(known._replace(headers=headers), missing=tuple(_missing(known, headers)))
+        return OrderedLog(known._replace(headers=headers), findings=tuple(_asked(known, headers)))
     order = ordered(copy, found)
     compacted = is_compacted(copy, shown=found.compacted)
     slices = tuple(slices_in_order(order.batches, compacted=compacted))
     # The slices say themselves where offsets are missing.
-    holes = tuple(_holes(order.batches))
-    headers = HeaderPass(found.transactional, is_ordered=True, is_continuous=True, compacted=compacted, holes=holes)
-    missing = tuple(_missing(known, headers))
-    return OrderedLog(known._replace(slices=slices, headers=headers), order.left_out, tuple(found.damage), missing)
+    missing = tuple(_missing(order.batches))
+    headers = HeaderPass(found.transactional, is_ordered=True, is_continuous=True, compacted=compacted, missing=missing)
+    findings = (*unordered_findings(order), *_asked(known, headers))
+    return OrderedLog(known._replace(slices=slices, headers=headers), order.left_out, tuple(found.damage), findings)
 
 
-def _missing(partition: SlicedPartition, headers: HeaderPass) -> Iterator[Finding]:
-    """segment/missing for the holes among the offsets to convert; nothing where the log cleaner leaves such."""
+def _asked(partition: SlicedPartition, headers: HeaderPass) -> Iterator[Finding]:
+    """What is missing among the offsets to convert; nothing where the log cleaner leaves holes."""
+    if not headers.missing or is_compacted(partition.copy, shown=headers.compacted):
+        return
     first, stop = partition.offset
-    holes = [
-        each
-        for each in headers.holes
-        if (first is None or each.base_offset > first) and (stop is None or each.end_offset < stop)
-    ]
-    if holes and not is_compacted(partition.copy, shown=headers.compacted):
-        for path, base, end in holes:
-            yield segments.missing(path, base, end, compacted=False)
+    for each in headers.missing:
+        previous = each.data["previous"]
+        assert isinstance(previous, int)
+        assert each.offset is not None
+        if (first is None or each.offset > first) and (stop is None or previous + 1 < stop):
+            yield each
 
 
-def _holes(found: CopyBatches) -> Iterator[SegmentHole]:
-    """The missing segments between batches of two files; none where damage may have been what is missing."""
-    for number in range(1, len(found)):
-        before, log = found.logs[found.file[number - 1]], found.logs[found.file[number]]
-        end, base = found.last[number - 1] + 1, log.base_offset
-        if before is not log and base is not None and base > end and not _ends_damaged(found, number - 1):
-            yield SegmentHole(log.path, base, end)
-
-
-def _ends_damaged(found: CopyBatches, number: int) -> bool:
-    """Whether the file of a batch has damage after it."""
-    path, position = found.logs[found.file[number]].path, found.position[number]
-    return any(each.path == path and each.position > position for each in found.damage)
+def _missing(found: CopyBatches) -> Iterator[Finding]:
+    """What is missing between batches that no damage lies between: segments, and offsets in one."""
+    gaps: dict[str, offsets.SegmentGaps] = {}
+    for start, _ in found.intact(continuous=True):
+        if not start or found.is_break(start):
+            continue
+        before, log = found.logs[found.file[start - 1]], found.logs[found.file[start]]
+        previous, first = found.last[start - 1], found.first[start]
+        if before is not log:
+            if log.base_offset is not None and log.base_offset > previous + 1:
+                yield segments.missing(log.path, log.base_offset, previous + 1, compacted=False)
+            continue
+        count = first - previous - 1
+        known = gaps.get(log.path) or offsets.SegmentGaps(found.position[start], previous, first, 0, 0, 0)
+        gaps[log.path] = known._replace(
+            gaps=known.gaps + 1, missing=known.missing + count, largest=max(known.largest, count)
+        )
+    for path, each in gaps.items():
+        yield offsets.gaps(path, each, compacted=False)
 
 
 def slices_in_order(found: CopyBatches, *, compacted: bool) -> list[LogSlice]:
@@ -108,7 +114,7 @@ def slices_in_order(found: CopyBatches, *, compacted: bool) -> list[LogSlice]:
 def read_headers(slices: Sequence[LogSlice]) -> HeaderPass:
     """What the headers of log files, or of parts of them, say. Raises SourceError."""
     transactional, is_ordered, is_continuous, compacted, first, end = False, True, True, False, None, -1
-    holes: list[SegmentHole] = []
+    missing: list[Finding] = []
     for each in slices:
         if each.log.kind is not Kind.LOG:
             continue
@@ -121,7 +127,9 @@ def read_headers(slices: Sequence[LogSlice]) -> HeaderPass:
         is_ordered = is_ordered and headers.is_ordered
         base = each.log.base_offset
         if 0 <= end and base is not None and base > end + 1 and each.start == 0:
-            holes.append(SegmentHole(each.log.path, base, end + 1))
+            missing.append(segments.missing(each.log.path, base, end + 1, compacted=False))
+        if state.gaps:
+            missing.append(offsets.gaps(each.log.path, offsets.gaps_of(state), compacted=False))
         if state.batches:
             is_ordered = is_ordered and state.first_offset > end
             begins = end < 0 or state.first_offset == end + 1 or not state.first_spans
@@ -129,7 +137,7 @@ def read_headers(slices: Sequence[LogSlice]) -> HeaderPass:
             first = state.first_offset if end < 0 and state.first_spans else first
             end = state.last_offset
     return HeaderPass(
-        transactional, is_ordered, is_continuous, compacted, first, end + 1 if end >= 0 else None, tuple(holes)
+        transactional, is_ordered, is_continuous, compacted, first, end + 1 if end >= 0 else None, tuple(missing)
     )
 
 

@@ -1,5 +1,7 @@
 """The checks `offset/*`: offsets against the batch before and against the base offset; offset gaps of a segment."""
 
+from typing import NamedTuple
+
 from kdump.format.batch import Batch
 from kdump.kernel.results import NO_VALUE, BatchDiagnosis, ScanState
 from kdump.verify.findings import Finding, Severity, make_finding
@@ -28,17 +30,42 @@ def _range(path: str, batch: Batch, diagnosis: BatchDiagnosis, base: int | None)
 EXPLAIN = {"offset/backwards": _backwards, "offset/range": _range}
 
 
-def gaps(path: str, scanned: ScanState, *, compacted: bool) -> Finding:
+class SegmentGaps(NamedTuple):
+    """The offset gaps of a segment: where the first one is, the offsets on both sides of it, and how many offsets are
+    missing in all and in the largest gap.
+    """
+
+    position: int
+    previous: int
+    first: int
+    gaps: int
+    missing: int
+    largest: int
+
+
+def gaps_of(scanned: ScanState) -> SegmentGaps:
+    """The offset gaps that a scan has found."""
+    return SegmentGaps(
+        scanned.gap_position,
+        scanned.gap_previous,
+        scanned.gap_first,
+        scanned.gaps,
+        scanned.gap_offsets,
+        scanned.gap_largest,
+    )
+
+
+def gaps(path: str, found: SegmentGaps, *, compacted: bool) -> Finding:
     """offset/gap: all offset gaps of a segment in one finding; info where the log cleaner made them."""
     return make_finding(
         "offset/gap",
         path,
-        scanned.gap_position,
+        found.position,
         0,
-        offset=scanned.gap_first,
+        offset=found.first,
         severity=Severity.INFO if compacted else Severity.WARNING,
-        previous=scanned.gap_previous,
-        count=scanned.gaps,
-        missing=scanned.gap_offsets,
-        largest=scanned.gap_largest,
+        previous=found.previous,
+        count=found.gaps,
+        missing=found.missing,
+        largest=found.largest,
     )

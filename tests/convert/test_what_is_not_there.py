@@ -1,4 +1,4 @@
-"""Segments that a broker was putting in the place of others, and segments that are gone."""
+"""Records that a conversion of one copy cannot find: segments that are being replaced or gone, batches out of order."""
 
 from __future__ import annotations
 
@@ -102,3 +102,36 @@ def test_damage_is_not_a_missing_segment(tmp_path: Path) -> None:
 def test_the_log_cleaner_leaves_holes(tmp_path: Path) -> None:
     for place in sorted((FIXTURES / "compacted").glob("*-0")):
         assert findings(place, tmp_path / place.name) == []
+
+
+def test_a_batch_that_is_left_out_is_reported(tmp_path: Path) -> None:
+    """An error where its records are nowhere else; a warning where a batch in order has the same offsets."""
+    directory = copied(tmp_path)
+    log = log_of(directory, BASES[0])
+    data = bytearray(log.read_bytes())
+    size = 12 + int.from_bytes(data[8:12])
+    second = 12 + int.from_bytes(data[size + 8 : size + 12])
+    data[size + 2] ^= 1  # the base offset of the second batch, which no checksum covers
+    log.write_bytes(data)
+    (found,) = (each for each in findings(directory, tmp_path / "moved") if each.severity is Severity.ERROR)
+    assert (found.path, found.position) == (str(log), size)
+    assert found.message.endswith("no other batch has its offsets")
+
+    data[size + 2] ^= 1
+    log.write_bytes(data[: size + second] + data[size : size + second] + data[size + second :])
+    (found,) = findings(directory, tmp_path / "twice")
+    assert (found.code, found.severity) == ("offset/backwards", Severity.WARNING)
+    assert found.message.endswith("others have its offsets")
+
+
+def test_missing_offsets_in_a_segment_are_a_warning(tmp_path: Path) -> None:
+    """Bit 8 of the base offset of the last batch: no batch after it contradicts it."""
+    directory = copied(tmp_path)
+    log = log_of(directory, BASES[-1])
+    data, position = bytearray(log.read_bytes()), 0
+    while (following := position + 12 + int.from_bytes(data[position + 8 : position + 12])) < len(data):
+        position = following
+    data[position + 6] ^= 1 << 1
+    log.write_bytes(data)
+    (found,) = findings(directory, tmp_path / "out")
+    assert (found.code, found.severity, found.position) == ("offset/gap", Severity.WARNING, position)
