@@ -19,7 +19,7 @@ from kdump.stat.row_collector import RowCollector, Statistics, columns_of
 from kdump.stat.row_sections import RowOptions
 from kdump.stat.rows import RowKind
 from kdump.stat.stat import stat_logs
-from kdump.stat.topic_settings import CleanerSettings, TopicSettings, parse_cleanup_policy, topic_settings
+from kdump.stat.topic_settings import SETTING_NAMES, CleanerSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.values import StatOptions
 from kdump.storage.file_store import parent_of, real
 from kdump.verify.findings import Severity
@@ -59,7 +59,7 @@ NEEDS = (
     ("dedupe_buffer_bytes", ("deep",)),
 )
 """The options that change nothing, each with others of which one has to be given."""
-_TOPIC_SETTINGS = frozenset(TopicSettings._fields) - {"cleanup_policy"}
+_TOPIC_SETTINGS = frozenset(SETTING_NAMES) - {"cleanup_policy"}
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 

@@ -10,7 +10,6 @@ from kdump.broker.metadata_image.metadata_log import MAX_BATCH_BYTES, MetadataDa
 from kdump.dump.dump import OnDamage
 from kdump.dump.events import CompanionDamage, DumpFailure, Event, ImageLine
 from kdump.errors import KdumpError
-from kdump.storage.walk import Tail, TailContent
 from kdump.verify import checks
 from kdump.verify.checks import framing
 from kdump.verify.findings import Finding, Severity
@@ -116,7 +115,7 @@ def _damage(found: ClusterMetadata, on_damage: OnDamage) -> Iterator[Event]:
     if found.missing_from is not None and found.damage is None:
         on_damage(Severity.ERROR)
         yield CompanionDamage(path, Severity.ERROR, f"the log has no offset {found.missing_from}")
-    if found.missing_from is not None or (found.damage is not None and not _is_end(found.damage)):
+    if not found.is_complete:
         yield CompanionDamage(
             path,
             Severity.ERROR,
@@ -139,11 +138,6 @@ def _unusable(unusable: UnusableSnapshot, on_damage: OnDamage) -> Iterator[Event
         yield CompanionDamage(path, Severity.ERROR, "the snapshot is damaged and is not used")
     else:
         yield CompanionDamage(path, Severity.ERROR, "the snapshot has no footer: it is not whole and is not used")
-
-
-def _is_end(damage: MetadataDamage) -> bool:
-    """Whether the log may well end there: the write of the last batch broke off."""
-    return isinstance(damage.item, Tail) and damage.item.reason is not TailContent.GARBAGE
 
 
 def _findings(damage: MetadataDamage, on_damage: OnDamage) -> Iterator[Finding | CompanionDamage]:

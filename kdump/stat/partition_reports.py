@@ -8,9 +8,11 @@ from kdump.stat.free import FreePlan, FreeStep
 from kdump.stat.growth import IdlePartition, idle_partitions
 from kdump.stat.report_scope import Unreported, settings_for, unreported_because
 from kdump.stat.retention import PartitionRetention, RetainedSegment, report_retention
+from kdump.stat.stored_settings import StoredSettings
 from kdump.stat.topic_settings import CleanerSettings, TopicSettings
 from kdump.stat.upgrade import OldFormat, PartitionUpgrade, report_upgrade
 from kdump.stat.values import PartitionStatistics
+from kdump.storage.file_store import parent_of
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields
@@ -62,11 +64,19 @@ class PartitionReports(NamedTuple):
         }
 
 
-def make_reports(of: PartitionStatistics, options: ReportOptions, now_ms: int) -> PartitionReports:
-    """The reports that were asked for. The one on compaction assumes `compact` where no policy was given."""
+def make_reports(
+    of: PartitionStatistics, options: ReportOptions, now_ms: int, stored: StoredSettings | None = None
+) -> PartitionReports:
+    """The reports that were asked for. The one on compaction assumes `compact` where no policy is known.
+
+    `stored` completes the settings that the reports on retention and compaction go by.
+    """
     unreported = unreported_because(of) if options.retention or options.compaction else None
-    settings = settings_for(of, options.settings)
-    compacts = settings if "cleanup_policy" in settings.given else settings._replace(cleanup_policy=_COMPACT)
+    named = options.settings
+    if stored is not None and (options.retention or options.compaction) and unreported is None:
+        named = stored.complete(named, of.directory or parent_of(of.path), of.topic)
+    settings = settings_for(of, named)
+    compacts = settings if "cleanup_policy" in settings.known else settings._replace(cleanup_policy=_COMPACT)
     fits = unreported is None
     retention = options.retention and fits and report_retention(of, settings, now_ms)
     compaction = options.compaction and fits and report_compaction(of, compacts, now_ms, options.cleaner)
@@ -76,11 +86,12 @@ def make_reports(of: PartitionStatistics, options: ReportOptions, now_ms: int) -
 
 
 def settings_fields(settings: TopicSettings) -> "Fields":
-    """The settings of a topic, and those that nobody named."""
+    """The settings of a topic, and where each comes from."""
     return {
         **settings._asdict(),
         "cleanup_policy": sorted(settings.cleanup_policy),
         "given": sorted(settings.given),
+        "stored": dict(settings.stored),
         "assumed": sorted(settings.assumed),
     }
 

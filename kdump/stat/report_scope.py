@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Final
 
 from kdump.format import naming
-from kdump.stat.topic_settings import TopicSettings
+from kdump.stat.topic_settings import SETTING_NAMES, TopicSettings
 from kdump.stat.values import PartitionStatistics
 
 KAFKA07_SUFFIX: Final = ".kafka"
@@ -52,16 +52,16 @@ def unreported_because(of: PartitionStatistics) -> Unreported | None:
 
 
 def settings_for(of: PartitionStatistics, settings: TopicSettings) -> TopicSettings:
-    """The settings for one partition: those that were given, and for the others what fits it best.
+    """The settings for one partition: those that are known, and for the others what fits it best.
 
     Topics that a broker creates have what it gives them. Where the log cleaner has compacted a partition, its policy is
     compact. The rest are the defaults of Kafka.
     """
     own = _INTERNAL.get(of.topic or "")
     if own is not None:
-        values = {name: getattr(own, name) for name in TopicSettings._fields if name not in {*settings.given, "given"}}
+        values = {name: getattr(own, name) for name in SETTING_NAMES if name not in settings.known}
         return settings._replace(**values)
     compacted = of.totals.compacted or bool(of.cleaner_checkpoint)
-    if compacted and "cleanup_policy" not in settings.given:
+    if compacted and "cleanup_policy" not in settings.known:
         return settings._replace(cleanup_policy=_COMPACT)
     return settings

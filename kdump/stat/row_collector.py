@@ -19,6 +19,7 @@ from kdump.stat.report_totals import sum_reports
 from kdump.stat.row_builder import RowBuilder, codec_rows, magic_rows, producer_row, share
 from kdump.stat.row_sections import RowOptions, RowSection, StatResult, sort_key
 from kdump.stat.rows import DiskRow, PartitionRow, Row, RowKind, SegmentRow, TotalRow
+from kdump.stat.stored_settings import StoredSettings
 from kdump.stat.sums import LogDirectoryStatistics, Sums, TopicStatistics
 from kdump.stat.upgrade import sum_old_formats
 from kdump.stat.values import (
@@ -63,6 +64,7 @@ class RowCollector:
         self._partitions: list[PartitionRow] = []
         self._reports: list[PartitionReports] = []
         self._for_plan: list[PartitionStatistics] = []
+        self._stored = StoredSettings()
         self._groups: GroupCollector | None = None
         if options.wants_groups:
             self._groups = GroupCollector(options.offsets_retention_ms, options.now_ms)
@@ -83,7 +85,7 @@ class RowCollector:
                 self._groups.add_coordinator(item)
         else:
             self._add_partition(item)
-        return item.errors
+        return (*item.errors, *self._stored.take_problems())
 
     def _add_root(self, item: LogDirectoryStatistics) -> None:
         """Add the files of a log directory that belong to no partition."""
@@ -145,7 +147,7 @@ class RowCollector:
 
     def _add_reports(self, item: PartitionStatistics, sums: Sums) -> None:
         wanted = self.options.reports
-        reports = make_reports(item, wanted, self.options.now_ms)
+        reports = make_reports(item, wanted, self.options.now_ms, self._stored)
         if wanted.free_bytes is not None:
             self._for_plan.append(_slim(item))
         if wanted.is_about_partitions and item.state is None:

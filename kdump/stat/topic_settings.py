@@ -19,7 +19,8 @@ class TopicSettings(NamedTuple):
     """The settings of a topic. The defaults are those of Kafka 4.3 (LogConfig).
 
     `retention_ms` and `retention_bytes` are −1 for no limit. `cleanup_policy` holds words of POLICIES. `given` are the
-    names of the settings that do not stand at their default because nobody named them.
+    names of the settings that an option named. `stored` are those that the metadata of the cluster has
+    (kdump.stat.stored_settings): pairs of a name and topic, broker or all-brokers.
     """
 
     retention_ms: int = 7 * DAY_MS
@@ -32,6 +33,12 @@ class TopicSettings(NamedTuple):
     max_compaction_lag_ms: int = MAX_LONG
     delete_retention_ms: int = DAY_MS
     given: frozenset[str] = frozenset()
+    stored: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def known(self) -> frozenset[str]:
+        """The settings that an option named, or that are stored."""
+        return self.given | {name for name, _ in self.stored}
 
     @property
     def deletes(self) -> bool:
@@ -46,7 +53,10 @@ class TopicSettings(NamedTuple):
     @property
     def assumed(self) -> tuple[str, ...]:
         """The settings that nobody named, so that Kafka's default stands for them."""
-        return tuple(name for name in self._fields if name != "given" and name not in self.given)
+        return tuple(name for name in SETTING_NAMES if name not in self.known)
+
+
+SETTING_NAMES: Final = tuple(name for name in TopicSettings._fields if name not in ("given", "stored"))
 
 
 def topic_settings(
@@ -58,7 +68,7 @@ def topic_settings(
     """
     base = TopicSettings() if base is None else base
     named = {name: value for name, value in values.items() if value is not None}
-    unknown = named.keys() - (set(TopicSettings._fields) - {"given"})
+    unknown = named.keys() - set(SETTING_NAMES)
     if unknown:
         raise ValueError(f"not a setting: {', '.join(sorted(unknown))}")
     found = base._replace(**named, given=base.given | named.keys())  # type: ignore[arg-type]

@@ -267,8 +267,9 @@ def test_a_torn_last_batch_is_the_end(tmp_path: Path) -> None:
     log = directory / f"{0:020d}.log"
     log.write_bytes(log.read_bytes()[:-3])
     found = read(directory)
-    assert (found.offset, found.missing_from) == (0, None)
+    assert (found.offset, found.missing_from, found.is_complete) == (0, None, True)
     assert found.damage is not None
+    assert not read(directory, 1).is_complete
     with pytest.raises(SourceError, match="the log ends with offset 1, there is no 7"):
         read(write_log(tmp_path / "whole" / "__cluster_metadata-0", [TOPIC, PARTITION]), 7)
 

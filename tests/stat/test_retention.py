@@ -241,7 +241,7 @@ def test_a_partition_without_a_segment() -> None:
 
 def test_settings_that_nobody_named() -> None:
     assert topic_settings(retention_ms=5).assumed == tuple(
-        name for name in TopicSettings._fields if name not in ("given", "retention_ms")
+        name for name in TopicSettings._fields if name not in ("given", "stored", "retention_ms")
     )
     assert topic_settings(topic_settings(retention_ms=5), retention_bytes=None).given == {"retention_ms"}
 

@@ -106,7 +106,8 @@ PARTITION = {
     "null",
     "epochs": f"of the leaders: {EPOCHS}",
     "retention": "with --retention, an object: settings (given and assumed name those that were given, and those that "
-    "have the default of Kafka), deletes (segments with the reason log-start, size or time), stays, blocker, next, "
+    "have the default of Kafka; stored is an object of those of __cluster_metadata: topic, broker or all-brokers by "
+    "name), deletes (segments with the reason log-start, size or time), stays, blocker, next, "
     "held_back, age_warnings (the batches have another time than the one that counts); else null",
     "compaction": "with --compaction, an object: settings, first_dirty_offset, first_uncleanable_offset, clean_bytes, "
     "cleanable_bytes, dirty_ratio, starts_because, blocker, needs_bytes, stoppers (batches that stop the log cleaner); "
@@ -291,7 +292,9 @@ ABOUT = [
     ),
     (
         "The reports --retention, --compaction, --upgrade and --free go by the rules of Kafka 4.3. The configuration "
-        "of a topic is not in its directory. A setting that no option names is assumed, and the report lists it: "
+        "of a topic is not in its directory. Where the log directory has __cluster_metadata-0, --retention and "
+        "--compaction take what no option names from there: the value of the topic, else that of the broker, else that "
+        "of all brokers. A setting that is not there either is assumed, and the report lists it: "
         "Kafka's default, with three exceptions. __consumer_offsets, __transaction_state, __share_group_state and "
         "__remote_log_metadata have the settings with which a broker creates them. A partition that the log cleaner "
         "has compacted has the policy compact; so has every partition in --compaction. --free assumes no limit: old "

@@ -43,6 +43,8 @@ class ClusterMetadata(NamedTuple):
     are records above it.
 
     `damage` ended the image before the offset that was wanted; `missing_from` is the first offset of a hole in the log.
+    `is_complete`: it reaches the offset that was wanted, or else the end of the log, where the write of the last batch
+    may have broken off.
     """
 
     log: MetadataLog
@@ -66,11 +68,7 @@ class ClusterMetadata(NamedTuple):
     more_problems: int
     damage: MetadataDamage | None
     missing_from: int | None
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the image reaches the offset that was wanted."""
-        return self.damage is None and self.missing_from is None
+    is_complete: bool
 
 
 class _ImageReader:
@@ -172,6 +170,12 @@ class _ImageReader:
         if not self.is_done:
             self.next_offset = max(self.next_offset, batch.last_offset + 1)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is missing of what was wanted."""
+        torn = self.last is None and (self.damage is None or self.damage.is_broken_write)
+        return self.missing_from is None and (self.is_done or torn or (self.damage is None and not self.log.segments))
+
     # ---- what is committed
 
     def is_only_voter(self) -> bool:
@@ -226,6 +230,7 @@ def read_image(log: MetadataLog, offset: int | None = None, max_batch_bytes: int
         reader.loader.more_problems,
         reader.damage,
         reader.missing_from,
+        reader.is_complete,
     )
 
 

@@ -26,7 +26,7 @@ from kdump.storage.file_store import exists, is_directory, open_source, parent_o
 from kdump.storage.partition import LogDirectory, LogFile, Partition
 from kdump.storage.records import open_batch, records
 from kdump.storage.source import read_whole
-from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail, Walk
+from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail, TailContent, Walk
 
 METADATA_PARTITION: Final = f"{naming.METADATA_TOPIC}-0"
 MAX_BATCH_BYTES: Final = 256 << 20
@@ -54,6 +54,11 @@ class MetadataDamage(NamedTuple):
     batch: Batch | None = None
     diagnosis: BatchDiagnosis | None = None
     code: str | None = None
+
+    @property
+    def is_broken_write(self) -> bool:
+        """Whether the write of the last batch broke off there, so that the log ends."""
+        return isinstance(self.item, Tail) and self.item.reason is not TailContent.GARBAGE
 
 
 class MetadataBatch(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rich.table import Table
@@ -142,11 +142,16 @@ def _rows(
         yield Text(f"{counted(len(rows) - len(shown), hidden)}; --top N shows more", style="dim")
 
 
-def _assumed(settings: TopicSettings, names: Iterable[str]) -> Iterator[Text]:
-    """The settings that a report goes by: first those that were given, then those that nobody named."""
+def _assumed(settings: TopicSettings, names: Sequence[str], used: Sequence[TopicSettings]) -> Iterator[Text]:
+    """The settings that a report goes by: those that were given or that nobody named, and those of which the metadata
+    of the cluster have others for some partitions.
+    """
     words: dict[bool, list[str]] = {True: [], False: []}
+    stored = Counter(name for each in used for name, _ in each.stored)
     for name in names:
-        value = getattr(settings, name)
+        if used and stored[name] == len(used):
+            continue  # each partition has its own
+        value = getattr(next((each for each in used if name not in dict(each.stored)), settings), name)
         text = ",".join(sorted(value)) if isinstance(value, frozenset) else str(value)
         if name.endswith("_ms") and value > 0:
             text = span_text(value) if value >= 1000 else f"{value} ms"
@@ -156,12 +161,17 @@ def _assumed(settings: TopicSettings, names: Iterable[str]) -> Iterator[Text]:
     for label, found in (("given", words[True]), ("assumed", words[False])):
         if found:
             yield Text(f"{label}: {', '.join(found)}", style="dim")
+    if own := [f"{name.replace('_', '.')} of {counted(stored[name], 'partition')}" for name in names if stored[name]]:
+        yield Text(
+            f"stored in __cluster_metadata: {', '.join(own)}; --by partition --format json shows them", style="dim"
+        )
 
 
 def _retention(found: ReportTotals, settings: TopicSettings, shape: _Shape) -> Iterator[Text | Table]:
     segments = counted(found.deletes_segments, "segment")
     yield from _heading(f"retention deletes {size_text(found.deletes_bytes)} in {segments} now")
-    yield from _assumed(settings, ("retention_ms", "retention_bytes", "cleanup_policy"))
+    names = ("retention_ms", "retention_bytes", "cleanup_policy")
+    yield from _assumed(settings, names, [each.settings for each in found.retention])
     rows = [
         [
             shape.name(each),
@@ -212,10 +222,8 @@ def _compaction_blocker(of: PartitionCompaction) -> str:
 
 def _compaction(found: ReportTotals, settings: TopicSettings, shape: _Shape) -> Iterator[Text | Table]:
     yield from _heading(f"the log cleaner compacts {counted(found.compacts, 'partition')} now")
-    yield from _assumed(
-        found.compaction[0].settings if found.compaction else settings,
-        ("cleanup_policy", "min_cleanable_dirty_ratio", "min_compaction_lag_ms"),
-    )
+    names = ("cleanup_policy", "min_cleanable_dirty_ratio", "min_compaction_lag_ms")
+    yield from _assumed(settings, names, [each.settings for each in found.compaction])
     rows = [
         [
             shape.name(each),

@@ -1,0 +1,144 @@
+"""The settings of topics that `__cluster_metadata` of their log directory has."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kdump.stat.stored_settings import StoredSettings
+from kdump.stat.topic_settings import DAY_MS, TopicSettings, topic_settings
+from support import build
+from support.metadata_logs import Change, change, uuid_of, write_log
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+META = "version=1\ncluster.id=c\nnode.id=1\n"
+
+
+def value(kind: int, resource: str, name: str, text: str | None) -> Change:
+    return change("ConfigRecord", resourceType=kind, resourceName=resource, name=name, value=text)
+
+
+def log_directory(path: Path, *changes: Change) -> str:
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "meta.properties").write_text(META)
+    topic = change("TopicRecord", name="t", topicId=uuid_of(1))
+    write_log(path / "__cluster_metadata-0", [topic, *changes])
+    return str(path)
+
+
+def completed(directory: str, base: TopicSettings | None = None, topic: str = "t") -> TopicSettings:
+    return StoredSettings().complete(base or TopicSettings(), directory, topic)
+
+
+def test_the_topic_then_the_broker_then_all_brokers(tmp_path: Path) -> None:
+    levels = (
+        value(4, "", "log.retention.ms", "30"),
+        value(4, "1", "log.retention.ms", "20"),
+        value(2, "t", "retention.ms", "10"),
+    )
+    for count, (retention_ms, stored) in enumerate([(30, "all-brokers"), (20, "broker"), (10, "topic")], 1):
+        found = completed(log_directory(tmp_path / str(count), *levels[:count]))
+        assert (found.retention_ms, found.stored) == (retention_ms, (("retention_ms", stored),))
+        assert "retention_ms" not in found.assumed
+        assert not found.given
+    other = completed(log_directory(tmp_path / "other", value(4, "2", "log.retention.ms", "5")))
+    assert other == TopicSettings()
+
+
+def test_options_win(tmp_path: Path) -> None:
+    path = log_directory(
+        tmp_path, value(2, "t", "retention.ms", "10"), value(2, "t", "cleanup.policy", "compact,delete")
+    )
+    found = completed(path, topic_settings(retention_ms=7))
+    assert (found.retention_ms, found.given) == (7, {"retention_ms"})
+    assert (found.cleanup_policy, found.stored) == ({"compact", "delete"}, (("cleanup_policy", "topic"),))
+    assert completed(path, topic="other") == TopicSettings()
+
+
+def test_every_setting(tmp_path: Path) -> None:
+    names = {
+        "retention.ms": -1, "retention.bytes": 5, "segment.bytes": 1 << 20, "segment.index.bytes": 4096,
+        "min.compaction.lag.ms": 3, "max.compaction.lag.ms": 9, "delete.retention.ms": 4,
+    }  # fmt: skip
+    changes = [value(2, "t", name, str(number)) for name, number in names.items()]
+    changes += [value(2, "t", "min.cleanable.dirty.ratio", "0.25"), value(2, "t", "cleanup.policy", "compact")]
+    found = completed(log_directory(tmp_path / "every", *changes))
+    assert found.assumed == ()
+    assert {name.replace("_", "."): number for name, number in found._asdict().items()} == {
+        **names, "min.cleanable.dirty.ratio": 0.25, "cleanup.policy": {"compact"}, "given": frozenset(),
+        "stored": tuple((name, "topic") for name in sorted(set(TopicSettings._fields) - {"given", "stored"})),
+    }  # fmt: skip
+    small = log_directory(tmp_path / "small", *changes, value(2, "t", "internal.segment.bytes", "2048"))
+    assert completed(small).segment_bytes == 2048
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("retention.ms", "-7"),
+        ("retention.ms", "soon"),
+        ("retention.ms", "9" * 30),
+        ("cleanup.policy", "burn"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("min.cleanable.dirty.ratio", "x"),
+        ("segment.bytes", "0"),
+    ],
+)
+def test_a_value_that_no_broker_takes_is_not_taken(tmp_path: Path, name: str, text: str) -> None:
+    assert completed(log_directory(tmp_path, value(2, "t", name, text))) == TopicSettings()
+
+
+def test_metadata_that_cannot_be_used_are_named_once(tmp_path: Path) -> None:
+    path = log_directory(tmp_path, value(2, "t", "retention.ms", "10"), *[value(2, "t", "retention.bytes", "1")] * 6)
+    log = tmp_path / "__cluster_metadata-0" / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[100] ^= 1
+    log.write_bytes(data)
+    stored = StoredSettings()
+    for topic in ("t", "u"):
+        assert stored.complete(TopicSettings(), path, topic) == TopicSettings()
+    (problem,) = stored.take_problems()
+    assert "so the settings of the topics are assumed" in str(problem)
+    assert not stored.take_problems()
+    # a write that broke off is the end of a log
+    log.write_bytes(bytes(data[:-5]))
+    data[100] ^= 1
+    log.write_bytes(data[:-5])
+    assert completed(path).retention_ms == 10
+
+
+def test_the_report_says_where_a_value_comes_from(kdump: Any, tmp_path: Path) -> None:
+    directory = shutil.copytree(FIXTURES / "image", tmp_path / "image", ignore=shutil.ignore_patterns("expected"))
+    arguments = ["stat", "--retention", "--compaction", "--by", "partition"]
+    rows = [json.loads(line) for line in kdump.inside(*arguments, "--format", "json", str(directory)).lines]
+    settings = {row["topic"]: row["retention"]["settings"] for row in rows if row.get("retention")}
+    assert (settings["orders"]["retention_ms"], settings["left"]["retention_ms"]) == (DAY_MS, 2 * DAY_MS)
+    assert settings["orders"]["stored"] == {
+        "retention_bytes": "topic", "retention_ms": "topic", "segment_bytes": "topic",
+    }  # fmt: skip
+    assert settings["left"]["stored"] == {"retention_ms": "all-brokers", "segment_bytes": "broker"}
+    assert settings["accounts"]["cleanup_policy"] == ["compact"]
+    alone = kdump.inside(*arguments, "--format", "json", str(directory / "orders-0")).lines
+    assert json.loads(alone[0])["retention"]["settings"]["stored"]["retention_ms"] == "topic"
+    given = kdump.inside(*arguments, "--retention-ms", "5", "--format", "json", str(directory)).lines
+    assert all(
+        row["retention"]["settings"]["retention_ms"] == 5 for row in map(json.loads, given) if row.get("retention")
+    )
+    shown = kdump.inside("stat", "--retention", "--format", "terminal", str(directory)).out.decode()
+    assert "stored in __cluster_metadata: retention.ms of " in shown
+
+
+def test_a_directory_without_metadata_reads_nothing(kdump: Any, tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "meta.properties").write_text(META)
+    (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(build.batch([build.record(b"k", b"v")]))
+    row = json.loads(kdump.inside("stat", "--retention", "--by", "partition", "--format", "json", ".").lines[0])
+    assert row["retention"]["settings"]["stored"] == {}
+    empty = tmp_path / "__cluster_metadata-0"
+    empty.mkdir()
+    found = kdump.inside("stat", "--retention", ".")
+    assert (found.status, b"the settings of the topics are assumed" in found.err) == (3, True)
