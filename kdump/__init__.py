@@ -138,7 +138,7 @@ _MODULES = {
     "kdump.dump.dump": "DumpOptions dump_logs",
     "kdump.dump.events": (
         "BatchEvent BatchRun CompanionDamage CompanionEntry DumpFailure EmptyIndex FileBegin FileEnd ImageLine "
-        "IndexReport NonConsecutiveOffsets NothingAtOffset ReportKind SanityCheckPassed TrailingBytes"
+        "IndexReport NonConsecutiveOffsets NothingAtOffset ReportKind SanityCheckPassed StoredBytes TrailingBytes"
     ),
     "kdump.dump.metadata_image": "ImageOptions dump_metadata_image",
 }

@@ -62,6 +62,7 @@ from kdump.dump.events import NonConsecutiveOffsets as NonConsecutiveOffsets
 from kdump.dump.events import NothingAtOffset as NothingAtOffset
 from kdump.dump.events import ReportKind as ReportKind
 from kdump.dump.events import SanityCheckPassed as SanityCheckPassed
+from kdump.dump.events import StoredBytes as StoredBytes
 from kdump.dump.events import TrailingBytes as TrailingBytes
 from kdump.dump.metadata_image import ImageOptions as ImageOptions
 from kdump.dump.metadata_image import dump_metadata_image as dump_metadata_image
