@@ -9,6 +9,7 @@ the bytes that Kafka's tool prints.
 from __future__ import annotations
 
 import os
+import shutil
 
 Path = str | os.PathLike[str]
 
@@ -90,12 +91,34 @@ def replaced(data: bytes) -> bytes:
     return str(data, "utf-8", "replace").encode()
 
 
+def terminal_worth() -> int:
+    """The characters that the terminal shows at once."""
+    size = shutil.get_terminal_size()
+    return size.columns * size.lines
+
+
 def shown_bytes(data: bytes, most: int) -> bytes:
     r"""Bytes as a terminal may get them, as UTF-8: everything unprintable and what is not UTF-8 is escaped (`\xff`).
 
     Of more than `most` bytes only the beginning, then how many there are and how to see them all.
     """
     text = printable(str(data[:most], "utf-8", "surrogateescape"))
-    if len(data) > most:
-        text += f"… [the first {most:,} of {len(data):,} bytes; a pipe or a file gets all of them]"
-    return text.encode()
+    return f"{text}{_how_many(most, len(data))}".encode()
+
+
+def cut_lines(lines: bytes, most: int) -> bytes:
+    """Printable lines in UTF-8; of one with more than `most` bytes the beginning, and how to see the whole."""
+    if len(lines) <= most:
+        return lines
+    return b"".join(
+        [
+            line
+            if len(line) <= most + 1
+            else f"{str(line[:most], 'utf-8', 'ignore')}{_how_many(most, len(line) - 1)}\n".encode()
+            for line in lines.splitlines(keepends=True)
+        ]
+    )
+
+
+def _how_many(most: int, size: int) -> str:
+    return f"… [the first {most:,} of {size:,} bytes; a pipe or a file gets all of them]" if size > most else ""

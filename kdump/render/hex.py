@@ -2,11 +2,11 @@
 
     batch position=0 size=71 offsets=0..0 count=1 magic=2 …      the line of --format text
              0  00 00 00 00 00 00 00 00  baseOffset           0
-    !       17  00 00 00 01              crc                  0x00000001: CRC-32C …  DAMAGED: the bytes … give 0x…
+    !       17  00 00 00 01              crc                  0x00000001, CRC-32C  DAMAGED: the bytes … give 0x…
       record 0
-            61  14                       length               10: bytes of the record after this field
+            61  14                       length               10: bytes that follow
             67  76 61 6c 75 65 20 6f 66  value                20 bytes "value of …"
-            75  20 61 20 72 65 63 6f 72 64 …                                    | a record …|
+            75  20 61 20 72 65 63 6f 72 64 …                                     a record …
       | records without compression, 1234 bytes
       |      0  14                       length               10: …
 
@@ -49,7 +49,7 @@ class HexRenderer(TextRenderer):
 
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
         super().__init__(stream, options)
-        self._most = LINE_BYTES * shutil.get_terminal_size().lines if self.out.terminal else 0
+        self._longest = LINE_BYTES * shutil.get_terminal_size().lines if self.out.terminal else 0
         self._is_control = self._is_damaged = False
 
     def batch(self, path: Path, batch: Batch, damage: str | None = None, crc_ok: bool | None = True) -> None:
@@ -85,7 +85,7 @@ class HexRenderer(TextRenderer):
         yield f"{mark}{margin[1:]}{field.position:>8}  {shown:<23}  {f'{field.name:<20} {meaning}'.rstrip()}\n"
         if zeros:
             return
-        stop = min(len(data), self._most) if self._most else len(data)
+        stop = min(len(data), self._longest) if self._longest else len(data)
         yield from _continued(memoryview(data)[: max(stop, FIRST_BYTES)], field.position, margin)
         if stop < len(data) and stop > FIRST_BYTES:
             left = len(data) - stop
@@ -95,14 +95,13 @@ class HexRenderer(TextRenderer):
         """What a record of a control batch or of an internal topic says."""
         if self._is_control:
             said = control_word(content.key, content.value)
-        elif self.decoder is not None and not self._is_damaged:
-            from kdump.render.messages import record_words  # only internal topics need it
+        elif self._is_damaged:
+            return
+        elif self.decoder is not None or self.value_decoder is not None:
+            from kdump.render.decoded import decoded_words  # only what is decoded needs it
 
-            found = self.decoder.decode(content.key, content.value)
-            record = Record(0, -1, content.key, content.value, (), -1, 2, 0, 0)
-            said = (
-                f"undecoded: {printable(found.problem)}" if found.problem else record_words(found, record, self._mode)
-            )
+            record = Record(0, -1, content.key, content.value, content.headers, -1, 2, 0, 0)
+            said = decoded_words(self.decoder, self.value_decoder, record, self._mode)
         else:
             return
         self.out.write(f"{_margin(content.depth)}{'':>8}  = {said}\n")
@@ -133,7 +132,7 @@ def _continued(data: memoryview, position: int, margin: str) -> Iterator[str]:
             at += run
         else:
             text = str(piece.translate(_DOTS), "ascii")
-            lines.append(f"{margin}{position + at:>8}  {piece.hex(' '):<47}  |{text}|\n")
+            lines.append(f"{margin}{position + at:>8}  {piece.hex(' '):<47}  {text}\n")
             at += len(piece)
         if len(lines) >= 500:
             yield "".join(lines)

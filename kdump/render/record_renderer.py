@@ -6,7 +6,6 @@ are no batch, has no line in them and goes to standard error.
 
 from __future__ import annotations
 
-import shutil
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.render.base import Renderer, RenderOptions, StderrLine
-from kdump.render.escaping import Path, shown_bytes
+from kdump.render.escaping import Path, shown_bytes, terminal_worth
 from kdump.render.sentences import gap_reason
 
 if TYPE_CHECKING:
@@ -44,8 +43,7 @@ class RecordRenderer(Renderer):
 
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
         super().__init__(stream, options)
-        size = shutil.get_terminal_size()
-        self._most = size.columns * size.lines if self.out.terminal else 0
+        self._most = terminal_worth() if self.out.terminal else 0
 
     @abstractmethod
     def record_bytes(self, place: RecordPlace, record: Record) -> bytes:

@@ -45,7 +45,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from kdump.kernel.results import NO_VALUE
 from kdump.render.base import Renderer, RenderOptions
-from kdump.render.escaping import Path, path_text, printable, quoted, replaced
+from kdump.render.escaping import Path, cut_lines, path_text, printable, quoted, replaced, terminal_worth
 from kdump.render.sentences import (
     finding_sentence,
     folded_sentence,
@@ -159,6 +159,7 @@ class TextRenderer(Renderer):
         from kdump.kernel.lines import Lines
 
         self._lines = Lines("text", self._mode, replaced if self._mode == "utf8" else None)
+        self._most = terminal_worth() if self.out.terminal else 0
 
     def begin(self, path: Path) -> None:
         self.out.write(f"file {path_text(path)}\n")
@@ -180,7 +181,7 @@ class TextRenderer(Renderer):
             lines, done = self._lines.text(
                 payload, rows, headers, done, batch.base_offset, batch.base_sequence, control
             )
-            self.out.write(lines)
+            self.out.write(cut_lines(lines, self._most) if self.out.terminal else lines)
 
     def _decoded(self, batch: Batch, records: DecodedBatch) -> None:
         from kdump.render.decoded import decoded_words  # only what is decoded needs it
@@ -188,10 +189,11 @@ class TextRenderer(Renderer):
 
         for record in values(batch, records):
             words_of_it = decoded_words(self.decoder, self.value_decoder, record, self._mode)
-            self.out.write(
+            line = (
                 f"  record offset={record.offset} time={iso_time(record.timestamp)} timestamp={record.timestamp}"
                 f" {words_of_it}\n"
             )
+            self.out.write(cut_lines(line.encode(), self._most) if self.out.terminal else line)
 
     def gap(self, path: Path, gap: Gap | ForeignBatch | SearchLimit) -> None:
         self.out.write(f"gap position={gap.position} length={gap.length} reason={gap_reason(gap)}\n")

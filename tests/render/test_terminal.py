@@ -141,6 +141,10 @@ def test_a_value_is_cut_to_a_line(
     branch = [line for line in lines if line.startswith("└")]
     assert len(branch) == 1
     assert branch[0].endswith("…")
+    assert f" {len(value):,} bytes " in branch[0]
+    assert "".join(lines[lines.index(branch[0]) + 1 :]).startswith(
+        "lines that end in … are cut; --format text in a pipe"
+    )
 
 
 @given(data=st.binary() | st.text().map(str.encode), path=st.text(max_size=20))

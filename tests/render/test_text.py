@@ -135,3 +135,27 @@ def test_records_alone_come_with_what_is_missing(name: str, show: Callable[..., 
         assert any(kept in line for line in some)
     damaged = {"text": "DAMAGED", "json": '"crc_ok":false', "terminal": "batch/crc"}
     assert any(damaged[name] in line for line in some)
+
+
+class _Terminal(io.BytesIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_the_beginning_of_a_long_line(
+    batch_of: Callable[..., Batch], record_of: Callable[..., Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("LINES", "10")
+    records = [record_of(0, b"k", "é".encode() * 5000), record_of(1, b"k", b"short")]
+    shown = {}
+    for stream in (io.BytesIO(), _Terminal()):
+        with renderer("text", stream) as to:
+            to.records("p", "t", 0, batch_of(), opened(records))
+        shown[type(stream)] = stream.getvalue().decode().splitlines()
+    whole, cut = shown[io.BytesIO], shown[_Terminal]
+    size = len(whole[0].encode())
+    assert size > 10_000
+    assert cut[0].endswith(f"é… [the first 1,000 of {size:,} bytes; a pipe or a file gets all of them]")
+    assert cut[0].startswith(whole[0][:500])
+    assert cut[1] == whole[1]

@@ -75,11 +75,11 @@ def _header_field(cursor: FieldCursor, name: str, size: int, header: dict[str, i
                 damage = f"a batch has {layout.MINIMUM_SIZE[2]} at least"
             elif total != len(data):
                 damage = f"the batch would have {total} bytes, there are {len(data)}"
-            return cursor.take(size, name, f"{value}: bytes after this field, {total} in all", damage)
+            return cursor.take(size, name, f"{value}: {total} bytes in all", damage)
         case "crc":
             computed = crc32c(memoryview(data)[layout.ATTRIBUTES_AT :])
             damage = None if computed == value else f"the bytes from attributes on give {computed:#010x}"
-            return cursor.take(size, name, f"{value:#010x}: CRC-32C from attributes on", damage)
+            return cursor.take(size, name, f"{value:#010x}, CRC-32C", damage)
         case "attributes":
             codec = value & layout.CODEC_MASK
             damage = None if codec < len(layout.CODECS) else f"there is no codec {codec}"
@@ -133,7 +133,7 @@ def _records(cursor: FieldCursor, header: dict[str, int], depth: int) -> Iterato
             if cursor.left:
                 yield cursor.rest("bytes", "not read: the length above is wrong")
             return
-        yield _varint_field(cursor, "length", None, note="bytes of the record after this field")
+        yield _varint_field(cursor, "length", None, note="bytes that follow")
         record = FieldCursor(cursor.peek(length.value), cursor.position, depth)
         cursor.take(length.value, "record")
         previous = yield from _record(record, header, previous, depth)
@@ -149,7 +149,7 @@ def _record(cursor: FieldCursor, header: dict[str, int], previous: int, depth: i
     if time.value is not None:
         appended = header["attributes"] & layout.LOG_APPEND_TIME
         stamp = header["maxTimestamp"] if appended else layout.wrapped(header["baseTimestamp"] + time.value, 64)
-        meaning = "the maxTimestamp of the batch counts" if appended else f"timestamp {stamp}"
+        meaning = "maxTimestamp counts" if appended else ""
         yield _varint_field(cursor, "timestampDelta", None, 64, meaning)._replace(time_ms=stamp)
     else:
         yield from _unread(cursor, "timestampDelta", 64)
@@ -168,14 +168,16 @@ def _record(cursor: FieldCursor, header: dict[str, int], previous: int, depth: i
     for name in ("key", "value"):
         if not (yield from _content(cursor, name, contents)):
             return delta.value
-    if (yield from _headers(cursor)):
-        yield RecordContent(contents[0], contents[1], depth)
+    headers: list[bytes | None] = []
+    if (yield from _headers(cursor, headers)):
+        pairs = tuple((key or b"", value) for key, value in zip(headers[::2], headers[1::2], strict=True))
+        yield RecordContent(contents[0], contents[1], pairs, depth)
     if cursor.left:
         yield cursor.rest("bytes", damage="after the last field of the record")
     return delta.value
 
 
-def _content(cursor: FieldCursor, name: str, contents: list[bytes | None] | None = None) -> Generator[Part, None, bool]:
+def _content(cursor: FieldCursor, name: str, contents: list[bytes | None]) -> Generator[Part, None, bool]:
     """A length and so many bytes, which go to `contents`; returns whether they can be read."""
     length = cursor.varint()
     left = cursor.left - length.size
@@ -189,13 +191,12 @@ def _content(cursor: FieldCursor, name: str, contents: list[bytes | None] | None
     yield _varint_field(cursor, f"{name}Length", None, note="null" if length.value < 0 else "")
     if length.value > 0:
         yield (field := cursor.take(length.value, name, is_content=True))
-    if contents is not None:
-        contents.append(None if length.value < 0 else bytes(field.data) if length.value else b"")
+    contents.append(None if length.value < 0 else bytes(field.data) if length.value else b"")
     return True
 
 
-def _headers(cursor: FieldCursor) -> Generator[Part, None, bool]:
-    """The headers; returns whether they can be read."""
+def _headers(cursor: FieldCursor, contents: list[bytes | None]) -> Generator[Part, None, bool]:
+    """The headers, whose keys and values go to `contents`; returns whether they can be read."""
     count = cursor.varint()
     left = cursor.left - count.size
     # every header has two bytes at least
@@ -208,7 +209,7 @@ def _headers(cursor: FieldCursor) -> Generator[Part, None, bool]:
     yield _varint_field(cursor, "headersCount", None)
     for _ in range(count.value):
         for name in ("headerKey", "headerValue"):
-            if not (yield from _content(cursor, name)):
+            if not (yield from _content(cursor, name, contents)):
                 return False
     return True
 

@@ -33,10 +33,11 @@ class FieldGroup(NamedTuple):
 
 
 class RecordContent(NamedTuple):
-    """Key and value of the record whose fields came before."""
+    """Key, value and headers of the record whose fields came before."""
 
     key: bytes | None
     value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
     depth: int = 0
 
 

@@ -45,7 +45,7 @@ def message_fields(
     if not number or not records:
         value = yield from _content(cursor, "value")
         if not cursor.left and not number:
-            yield RecordContent(key, value, depth)
+            yield RecordContent(key, value, depth=depth)
     else:
         yield from _wrapped(cursor, number, magic, max_bytes, depth)
     if cursor.left:
@@ -148,7 +148,7 @@ def _fixed(cursor: FieldCursor, name: str, size: int, note: str = "") -> Iterato
 
 def _size(cursor: FieldCursor, name: str, least: int) -> ByteField:
     size = cursor.number(4)
-    field = cursor.take(4, name, "" if size is None else f"{size}: bytes after this field")
+    field = cursor.take(4, name, "" if size is None else f"{size}: bytes that follow")
     if size is None or size == cursor.left:
         return field
     return field._replace(damage=f"at least {least} are needed" if size < least else f"there are {cursor.left}")
@@ -160,7 +160,7 @@ def _crc(cursor: FieldCursor, data: Span, start: int, what: str) -> ByteField:
         return cursor.take(4, "crc")
     computed = crc32(memoryview(data)[start:])
     damage = None if computed == stored else f"{what} gives {computed:#010x}"
-    return cursor.take(4, "crc", f"{stored:#010x}: CRC-32 of {what}", damage)
+    return cursor.take(4, "crc", f"{stored:#010x}, CRC-32", damage)
 
 
 def _content(cursor: FieldCursor, name: str) -> Generator[Part, None, bytes | None]:

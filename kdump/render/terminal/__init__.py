@@ -76,6 +76,8 @@ _LABELS = {
 }
 
 
+_GUIDE = 4
+"""The columns before a record in the tree of its batch."""
 _COMMAND = "kdump "
 """So begin the sentences that are commands."""
 
@@ -121,6 +123,7 @@ class TerminalRenderer(Renderer):
         self._kind = ""
         self._batch: tuple[Path, int] | None = None
         self._findings_of: Path | None = None
+        self._is_cut = False  # whether a record did not fit in its line
         self._tree: ImageTree | None = None
 
     def begin(self, path: Path) -> None:
@@ -174,15 +177,24 @@ class TerminalRenderer(Renderer):
             from kdump.render.decoded import decoded_words  # only what is decoded needs it
 
             line.append(decoded_words(self.decoder, self.value_decoder, record, mode))
+            self._is_cut |= line.cell_len > width
             return line
-        line.append(_clipped(record.key, mode, width), style="bold")
+        self._append_field(line, record.key, "bold")
         line.append(" ")
-        line.append(_clipped(record.value, mode, width))
+        self._append_field(line, record.value)
         for key, value in record.headers:
             if line.cell_len > width:
                 break
             line.append(f" {_clipped(key, mode, width)}={_clipped(value, mode, width)}", style="dim")
         return line
+
+    def _append_field(self, line: Text, data: bytes | None, style: str = "") -> None:
+        """Add a key or value; its size first where it does not fit in the line."""
+        shown = Text(_clipped(data, self.options.bytes_mode, self._console.width), style=style)
+        if data is not None and line.cell_len + shown.cell_len > self._console.width - _GUIDE:
+            self._is_cut = True
+            line.append(f"{len(data):,} bytes ", style="dim")
+        line.append_text(shown)
 
     def gap(self, path: Path, gap: Gap | ForeignBatch | SearchLimit) -> None:
         self._extent("gap", gap.position, gap.length, gap_reason(gap))
@@ -361,6 +373,9 @@ class TerminalRenderer(Renderer):
 
     def close(self) -> None:
         self._flush_table()
+        if self._is_cut:
+            hint = "lines that end in … are cut; --format text in a pipe or a file shows all of them"
+            self._print(Text(hint, style="dim"))
         super().close()
 
     # --- tables -------------------------------------------------------------------------------------------------------
