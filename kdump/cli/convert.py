@@ -3,7 +3,6 @@
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,18 +56,13 @@ class TimeRangeParam(click.ParamType[tuple[int | None, int | None]]):
     ) -> tuple[int | None, int | None]:
         if isinstance(value, tuple):
             return value
-        text, found = str(value), list[tuple[int | None, int | None]]()
-        for at in (at for at, letter in enumerate(text) if letter == ":"):
-            with suppress(ValueError, OverflowError):  # times have colons, too
-                first, stop = text[:at], text[at + 1 :]
-                found.append(
-                    (options.milliseconds(first) if first else None, options.milliseconds(stop) if stop else None)
-                )
-        if len(found) != 1 or found == [(None, None)]:
+        text = str(value)
+        found = options.split_range(text, options.milliseconds)
+        if found is None:
             self.fail(
                 f"{text!r} is no range of times; write A:B, A: or :B, as in 2026-11-21:2026-11-22T18:30", param, ctx
             )
-        return found[0]
+        return found
 
 
 class OffsetsParam(click.ParamType["Mapping[TopicPartition, Bounds]"]):

@@ -8,10 +8,21 @@ from typing import Any
 
 import click
 
-from kdump.cli import at, complain, decoding, exit_status, formats, metadata_image, options, value_decoding
+from kdump.cli import (
+    at,
+    complain,
+    decoding,
+    exit_status,
+    filters,
+    formats,
+    metadata_image,
+    options,
+    value_decoding,
+)
 from kdump.cli.exit_status import INTERRUPTED
 from kdump.dump.dump import DumpOptions, dump_logs
 from kdump.dump.events import CompanionDamage, DumpFailure, Event, NothingAtOffset
+from kdump.dump.record_count import counted
 from kdump.render import BYTE_FORMATS, BYTES_MODES, RECORD_FORMATS, Renderer, RenderOptions, renderer
 from kdump.render.base import StderrLine
 from kdump.render.escaping import printable
@@ -77,11 +88,7 @@ from kdump.verify.findings import Severity
     help="Show the messages in the records of internal topics: auto by the name of the directory, none not at all, or"
     " of one topic whatever the name. Or the name of an entry point of the group kdump.decoders, which decodes values.",
 )
-@click.option(
-    "--topic",
-    metavar="NAME",
-    help="The topic of log files whose directory does not name one. Files of other topics are left out.",
-)
+@filters.record_filters
 @value_decoding.schemas_option
 @click.option("--deep-iteration", is_flag=True, help="With --format kafka: also show records.")
 @click.option("--print-data-log", is_flag=True, help="With --format kafka: also show records, with key and value.")
@@ -122,6 +129,7 @@ def command(**chosen: Any) -> int:
       kdump dump --records --format json --offset 1000:1010 topic-0/
       kdump dump --at 1000 -n 1 topic-0/
       kdump dump --template '%o %k=%s\\n' topic-0/
+      kdump dump --key order-17 --time 2026-11-21T14:00:2026-11-21T15:00 /var/lib/kafka/data
       kdump dump --format kafka --print-data-log 00000000000000000000.log
 
     \b
@@ -135,7 +143,8 @@ def command(**chosen: Any) -> int:
     with _events(chosen, met.add) as events, _renderer(chosen) as out:
         failed, status = False, INTERRUPTED
         try:
-            for message in out.show(events):
+            shown = events if not chosen["counts"] else counted(events)
+            for message in out.show(shown):
                 failed |= _complain(message)
             status = exit_status.of_findings(max(met, default=None), chosen["fail_on"], failed=failed)
         except KeyboardInterrupt:
@@ -213,6 +222,7 @@ def _check(chosen: dict[str, Any]) -> None:
             raise click.UsageError(f"{option} is about whole indexes, --offset and -n are not")
     value_decoding.check(chosen)
     decoding.check(chosen)
+    filters.check(chosen)
     if kafka and (chosen["batches"] or chosen["records"]):
         raise click.UsageError(
             "--format kafka shows what Kafka's tool shows:"
@@ -234,10 +244,14 @@ def _dump_options(chosen: dict[str, Any]) -> DumpOptions:
         index_entries=not chosen["verify_index_only"],
         runs=chosen["format_name"] == "json",
         decode=value_decoding.topic_word(chosen, decoding.topic(chosen) if formats.is_decoded(chosen) else "none"),
-        topic=chosen["topic"],
-        control=chosen["format_name"] not in RECORD_FORMATS,
-        fields=chosen["format_name"] in BYTE_FORMATS,
         value_decoders=value_decoding.value_decoders(chosen),
+        fields=chosen["format_name"] in BYTE_FORMATS,
+        control=chosen["format_name"] not in RECORD_FORMATS or chosen["control"],
+        topic=filters.topic(chosen),
+        predicates=filters.predicates(chosen),
+        topics=chosen["topics"],
+        partitions=chosen["partitions"],
+        counts=chosen["counts"],
     )
 
 

@@ -4,8 +4,8 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -59,13 +59,29 @@ class OffsetRangeParam(click.ParamType[tuple[int | None, int | None]]):
         return first, int(match[3]) if match[3] else None
 
 
-def milliseconds(text: str) -> int:
-    """The first whole millisecond at or after a time."""
+def milliseconds(text: str, zone: tzinfo = UTC) -> int:
+    """The first whole millisecond at or after a time; `zone` is that of a time that names none."""
     if re.fullmatch(r"[0-9]{1,18}", text):
         return int(text)
     time = datetime.fromisoformat(text)
-    since = (time if time.tzinfo else time.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    since = (time if time.tzinfo else time.replace(tzinfo=zone)) - datetime(1970, 1, 1, tzinfo=UTC)
     return -(-since // timedelta(milliseconds=1))
+
+
+Bound = TypeVar("Bound")
+
+
+def split_range(text: str, parse: Callable[[str], Bound]) -> tuple[Bound | None, Bound | None] | None:
+    """A range of times A:B, either side of which may be left out; None where the text is not one range.
+
+    `parse` raises ValueError or OverflowError for what is no time. Times have colons, too.
+    """
+    found = list[tuple[Bound | None, Bound | None]]()
+    for at in (at for at, letter in enumerate(text) if letter == ":"):
+        with suppress(ValueError, OverflowError):
+            first, stop = text[:at], text[at + 1 :]
+            found.append((parse(first) if first else None, parse(stop) if stop else None))
+    return found[0] if len(found) == 1 and found[0] != (None, None) else None
 
 
 def _severity(ctx: click.Context, param: click.Parameter, value: str) -> Severity | None:

@@ -1,6 +1,7 @@
 """Shows what is in log files, their companions and fetch results, as a stream of values in the order of the bytes."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator
+from fnmatch import fnmatchcase
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +15,7 @@ from kdump.dump.events import (
     Event,
     FileBegin,
     FileEnd,
+    RecordCount,
     StoredBytes,
 )
 from kdump.dump.kafka_tool.index_check import INDEX_ENTRIES, sanity_check_index
@@ -33,6 +35,7 @@ from kdump.verify.checks import framing
 from kdump.verify.findings import CATALOGUE, Severity
 
 if TYPE_CHECKING:
+    from kdump.dump.filters import RecordPredicates, RecordSelection
     from kdump.format.internal_topics.decoded import RecordDecoder
     from kdump.format.value_schemas.value_decoder import ValueDecoder, ValueDecoders
 
@@ -61,6 +64,11 @@ class DumpOptions(NamedTuple):
     `control`: control records are shown too, and count.
 
     `fields`: the bytes of batches, and between and after them, are events too (StoredBytes).
+
+    `predicates`: only records that match are shown, and only batches that hold one; what is damaged is shown as always.
+    Without `records`, only what a header says can be asked for. `topics` and `partitions`: only logs of these, where
+    their directory names a topic-partition; a topic may be a glob. `counts`: batches whose matching records could be
+    counted are left out; RecordCount says how many there are.
     """
 
     records: bool = True
@@ -78,11 +86,29 @@ class DumpOptions(NamedTuple):
     control: bool = True
     fields: bool = False
     value_decoders: "ValueDecoders | None" = None
+    predicates: "RecordPredicates | None" = None
+    topics: tuple[str, ...] = ()
+    partitions: tuple[int, ...] = ()
+    counts: bool = False
 
     @property
     def everything(self) -> bool:
         """Whether no batch is left out because of its offsets."""
         return self.offsets == (None, None)
+
+    @property
+    def whole(self) -> bool:
+        """Whether no batch is left out, but for `limit` and `max_bytes`."""
+        return self.everything and self.predicates is None and not self.counts
+
+    def includes_log(self, topic_partition: naming.TopicPartition | None) -> bool:
+        """Whether a log is to be shown."""
+        if topic_partition is None:
+            return True
+        topics = self.topics or (() if self.topic is None else (self.topic,))
+        return (not topics or any(fnmatchcase(topic_partition.topic, topic) for topic in topics)) and (
+            not self.partitions or topic_partition.partition in self.partitions
+        )
 
     def includes(self, first_offset: int, last_offset: int) -> bool:
         """Whether an entry about these offsets is to be shown."""
@@ -98,13 +124,15 @@ class DumpOptions(NamedTuple):
 
 
 class RecordLimit:
-    """How many more records, batches or entries may be shown. None is no limit."""
+    """How many more records, batches or entries may be shown, None for no limit, and how many were."""
 
     def __init__(self, remaining: int | None) -> None:
         self.remaining = remaining
+        self.taken = 0
 
     def take(self, count: int) -> None:
         """Count what was shown."""
+        self.taken += count
         if self.remaining is not None:
             self.remaining -= count
 
@@ -117,6 +145,14 @@ class RecordLimit:
 def dump_logs(files: Iterable[LogFile | SourceError], options: DumpOptions, on_damage: OnDamage) -> Iterator[Event]:
     """The content of the files. What cannot be read becomes a `DumpFailure`; the dump goes on with the next file."""
     limit = RecordLimit(options.limit)
+    yield from _dump_files(files, options, on_damage, limit)
+    if options.counts:
+        yield RecordCount(limit.taken)
+
+
+def _dump_files(
+    files: Iterable[LogFile | SourceError], options: DumpOptions, on_damage: OnDamage, limit: RecordLimit
+) -> Iterator[Event]:
     for file in files:
         if limit.reached:
             return
@@ -124,8 +160,10 @@ def dump_logs(files: Iterable[LogFile | SourceError], options: DumpOptions, on_d
             yield DumpFailure(file)
             continue
         topic_partition = naming.topic_partition_of_file(file.path)
-        if options.topic is not None and topic_partition is not None and topic_partition.topic != options.topic:
+        if not options.includes_log(topic_partition):
             continue
+        if not options.whole and options.everything and file.kind not in (*naming.LOG_KINDS, *naming.FETCH_KINDS):
+            continue  # a companion has no records
         try:
             with file.open() as source:
                 if file.kind in naming.LOG_KINDS:
@@ -144,7 +182,7 @@ def dump_logs(files: Iterable[LogFile | SourceError], options: DumpOptions, on_d
 def _dump_log(
     source: Source, file: LogFile, options: DumpOptions, on_damage: OnDamage, limit: RecordLimit
 ) -> Iterator[Event]:
-    read = reader_of(source) if options.everything else None
+    read = reader_of(source) if options.whole else None
     topic_partition = naming.topic_partition_of_file(file.path)
     decoder = decoder_for(topic_partition, options)
     value_decoder = yield from value_decoder_for(file.path, topic_partition, options)
@@ -188,7 +226,7 @@ def _dump_fetch_result(
 ) -> Iterator[Event]:
     from kdump.dump import fetch_results  # a dump of logs does without
 
-    whole = options.everything
+    whole = options.whole
     # a fetch result does not name its partition
     value_decoder = yield from value_decoder_for(file.path, None, options)
     yield FileBegin(file, None, None, decoder_for(None, options), value_decoder)
@@ -199,7 +237,7 @@ def _dump_fetch_result(
                 if limit.reached:
                     break
             case Tail():
-                if whole:
+                if options.everything:
                     yield part
             case CompanionDamage():
                 on_damage(part.severity)
@@ -214,7 +252,9 @@ def dump_messages(
 ) -> Generator[Event, None, bool]:
     """The batches of a range, and what lies between them. Returns whether nothing was left out."""
     everything = options.everything
+    selection = _selection(options)
     start, kind, base_offset, source = messages
+    runs = options.runs and options.records and everything and selection is None and not start
     walk = walk_of(
         kind,
         source,
@@ -236,20 +276,22 @@ def dump_messages(
                     yield _stored(messages, item.position, item.length, _claimed(item), options)
             continue
         taken = 0
-        if options.runs and options.records and everything and limit.remaining is None and not (start or item.damaged):
+        if runs and limit.remaining is None and not item.damaged:
             run = BatchRun(item)
             yield run
             if run.taken == item.batches:
                 continue
             taken = run.taken
-        for index, (batch, suspect) in islice(enumerate(zip(item.rows(), item.suspects(), strict=True)), taken, None):
+        for index, batch, suspect in _batches(item, taken, options, selection, limit):
             diagnosis = item.diagnosis(index) if suspect else None
             if diagnosis is not None:
                 for finding in checks.explain(file.path, batch, diagnosis, base_offset):
                     on_damage(finding.severity)
             if not everything and not options.includes_batch(batch):
                 continue
-            event = _open(item, batch, diagnosis, options, limit)
+            event = _open(item, batch, diagnosis, options, limit, selection)
+            if event is None:
+                continue
             if event.damage is not None:
                 on_damage(CATALOGUE[event.damage].severity)
             # the base offset of a wrapper message is known only after it was opened
@@ -263,7 +305,28 @@ def dump_messages(
                 yield _above_limit(file.path, event, options.max_batch_bytes)
             if limit.reached:
                 return False
-    return everything
+    return options.whole
+
+
+def _selection(options: DumpOptions) -> "RecordSelection | None":
+    if options.predicates is None and not options.counts:
+        return None
+    from kdump.dump.filters import RecordPredicates, RecordSelection  # a dump of everything does without
+
+    return RecordSelection(options.predicates or RecordPredicates(), options.offsets)
+
+
+def _batches(
+    chunk: BatchChunk, first: int, options: DumpOptions, selection: "RecordSelection | None", limit: RecordLimit
+) -> Iterator[tuple[int, Batch, int]]:
+    """The batches of a chunk from `first` on that may have to be shown: number, batch, suspect bits."""
+    if selection is None or not options.records:
+        for index, (batch, suspect) in islice(enumerate(zip(chunk.rows(), chunk.suspects(), strict=True)), first, None):
+            yield index, batch, suspect
+        return
+    suspects = chunk.suspects()
+    for index in selection.batches(chunk, first, limit.take if options.counts else None):
+        yield index, chunk.row(index), suspects[index]
 
 
 def _claimed(item: Gap | Tail) -> int:
@@ -286,10 +349,18 @@ def _stored(messages: MessageRange, position: int, length: int, claimed: int, op
 
 
 def _open(
-    chunk: BatchChunk, batch: Batch, diagnosis: BatchDiagnosis | None, options: DumpOptions, limit: RecordLimit
-) -> BatchEvent:
-    """The batch, with its records where they are asked for and can be trusted."""
+    chunk: BatchChunk,
+    batch: Batch,
+    diagnosis: BatchDiagnosis | None,
+    options: DumpOptions,
+    limit: RecordLimit,
+    selection: "RecordSelection | None",
+) -> BatchEvent | None:
+    """The batch, with its records where they are asked for and can be trusted; None where none of them matches."""
     damage, crc_ok = (None, True) if diagnosis is None else _damage(batch, diagnosis)
+    matches = selection is None or selection.includes_batch(batch)
+    if not matches and damage is None:
+        return None
     if not options.records:
         limit.take(1)
         return BatchEvent(batch, damage, None, crc_ok)
@@ -300,7 +371,12 @@ def _open(
         # only the inner messages say where a wrapper begins and how many it holds
         base_offset = opened.first_offset if batch.base_offset == NO_VALUE else batch.base_offset
         batch = batch._replace(base_offset=base_offset, count=opened.records)
-    selected = opened.select(*options.offsets, limit.remaining)
+    if selection is None:
+        selected = opened.select(*options.offsets, limit.remaining)
+    else:
+        selected = opened.choose(selection.rows, limit.remaining if matches else 0)
+        if not selected.records and (damage or opened.problem) is None:
+            return None
     limit.take(selected.records)
     return BatchEvent(batch, damage or opened.problem, selected, crc_ok)
 

@@ -219,6 +219,12 @@ class ImageLine(NamedTuple):
     fields: "Fields"
 
 
+class RecordCount(NamedTuple):
+    """How many records a dump with DumpOptions.counts has found."""
+
+    records: int
+
+
 Event = (
     FileBegin
     | BatchEvent
@@ -241,4 +247,5 @@ Event = (
     | NothingAtOffset
     | ImageLine
     | Finding
+    | RecordCount
 )

@@ -298,7 +298,6 @@ class Renderer(ABC):
             StoredBytes,
         )
         from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
-        from kdump.verify.findings import Finding
 
         path, topic, partition = "", None, None
         decoder: RecordDecoder | None = None
@@ -329,18 +328,33 @@ class Renderer(ABC):
                     self.entry(path, kind, fields)
                 case DumpFailure() | NothingAtOffset() | CompanionDamage():
                     yield event
-                case dump_events.ImageLine(path, kind, fields):
-                    self.image_line(path, kind, fields)
-                case Finding():
-                    self.finding(event)
-                case dump_events.TrailingBytes():
-                    self.trailing_bytes(event.path, event.size_bytes)
-                case dump_events.EmptyIndex():
-                    self.empty_index(event.path)
-                case dump_events.SanityCheckPassed():
-                    self.sanity_check_passed(event.path)
                 case dump_events.IndexReport() | dump_events.NonConsecutiveOffsets():
                     yield from self.report(event)
+                case _:
+                    self._show_line(event)
+
+    def _show_line(self, event: Event) -> None:
+        """Render an event that is a line of its own."""
+        from kdump.dump import events as dump_events
+        from kdump.verify.findings import Finding
+
+        match event:
+            case dump_events.ImageLine(path, kind, fields):
+                self.image_line(path, kind, fields)
+            case Finding():
+                self.finding(event)
+            case dump_events.RecordCount(count):
+                self.record_count(count)
+            case dump_events.TrailingBytes():
+                self.trailing_bytes(event.path, event.size_bytes)
+            case dump_events.EmptyIndex():
+                self.empty_index(event.path)
+            case dump_events.SanityCheckPassed():
+                self.sanity_check_passed(event.path)
+
+    def record_count(self, records: int) -> None:
+        """The number of records that a dump has found, in place of the records."""
+        self.out.write(f"{records}\n")
 
     def close(self) -> None:
         """Write everything that is still buffered."""

@@ -362,6 +362,9 @@ class JsonRenderer(Renderer):
     def exit_summary(self, command: str, exit_status: int, seconds: float) -> None:
         self._summary(command, {}, exit_status, seconds)
 
+    def record_count(self, records: int) -> None:
+        self._run_line("count", {"records": records})
+
     def _summary(self, command: str, totals: Fields, exit_status: int, seconds: float) -> None:
         end: Fields = {"exit_status": exit_status, "seconds": seconds}
         self._run_line("summary", {"command": command, **totals, **end})

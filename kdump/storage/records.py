@@ -4,7 +4,8 @@ A row of a small record is many times as large as the record. What shows records
 many of them a piece at a time; what computes with them (`open_batch`) gets all rows at once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from kdump.format import codec
@@ -60,13 +61,11 @@ class DecodedBatch(NamedTuple):
 
     def select(self, first: int | None, stop: int | None, limit: int | None) -> "DecodedBatch":
         """The first `limit` records with offsets in [first, stop)."""
-        rows = self.rows
-        if first is not None or stop is not None:
-            low, high = NO_VALUE if first is None else first, 1 << 63 if stop is None else stop
-            offsets = rows[_OFFSET::_WIDTH].tolist()
-            kept = [index * _WIDTH for index, offset in enumerate(offsets) if low <= offset < high]
-            if len(kept) < len(offsets):
-                rows = memoryview(b"".join([rows[cell : cell + _WIDTH] for cell in kept])).cast("q")
+        return self.choose(_with_offsets(first, stop), limit)
+
+    def choose(self, choice: "RowChoice | None", limit: int | None) -> "DecodedBatch":
+        """The first `limit` records whose rows the choice returns."""
+        rows = self.rows if choice is None else choice(self)
         if limit is not None:
             rows = rows[: limit * _WIDTH]
         return self if rows is self.rows else self._replace(rows=rows)
@@ -74,6 +73,27 @@ class DecodedBatch(NamedTuple):
     def pieces(self) -> "Iterator[DecodedBatch]":
         """The batch itself."""
         yield self
+
+
+RowChoice = Callable[[DecodedBatch], memoryview]
+"""Returns those rows of a batch, or of a piece of it, whose records are chosen."""
+
+
+def chosen_rows(rows: memoryview, kept: list[int]) -> memoryview:
+    """The rows with these numbers."""
+    if len(kept) * _WIDTH == len(rows):
+        return rows
+    return memoryview(b"".join([rows[index * _WIDTH : (index + 1) * _WIDTH] for index in kept])).cast("q")
+
+
+def _with_offsets(first: int | None, stop: int | None) -> RowChoice | None:
+    return None if first is None and stop is None else partial(_rows_with_offsets, first, stop)
+
+
+def _rows_with_offsets(first: int | None, stop: int | None, opened: DecodedBatch) -> memoryview:
+    low, high = NO_VALUE if first is None else first, 1 << 63 if stop is None else stop
+    offsets = opened.rows[_OFFSET::_WIDTH].tolist()
+    return chosen_rows(opened.rows, [index for index, offset in enumerate(offsets) if low <= offset < high])
 
 
 _NOTHING = memoryview(b"").cast("q")
@@ -85,7 +105,7 @@ class BatchPieces(NamedTuple):
     """The records of a batch that has many: they are decoded again whenever `pieces` is called.
 
     Used like a DecodedBatch. `records` is the number of selected ones; `shift` is what is added to the offsets of inner
-    messages, None for records of magic 2. The selection is that of DecodedBatch.select.
+    messages, None for records of magic 2. The selection is that of DecodedBatch.choose.
     """
 
     batch: Batch
@@ -94,8 +114,7 @@ class BatchPieces(NamedTuple):
     total: int
     shift: int | None
     records: int
-    first: int | None = None
-    stop: int | None = None
+    choice: RowChoice | None = None
 
     @property
     def first_offset(self) -> int:
@@ -104,15 +123,19 @@ class BatchPieces(NamedTuple):
 
     def select(self, first: int | None, stop: int | None, limit: int | None) -> "BatchPieces":
         """The first `limit` records with offsets in [first, stop)."""
+        return self.choose(_with_offsets(first, stop), limit)
+
+    def choose(self, choice: RowChoice | None, limit: int | None) -> "BatchPieces":
+        """The first `limit` records whose rows the choice returns."""
         found = self.records
-        if first is not None or stop is not None:
-            chosen = self._replace(first=first, stop=stop, records=self.total)
+        if choice is not None:
+            chosen = self._replace(choice=choice, records=self.total)
             found = 0
             for piece in chosen.pieces():
                 found += piece.records
                 if limit is not None and found >= limit:
                     break
-        return self._replace(first=first, stop=stop, records=found if limit is None else min(found, limit))
+        return self._replace(choice=choice, records=found if limit is None else min(found, limit))
 
     def pieces(self) -> Iterator[DecodedBatch]:
         """The selected records, at most PIECE_RECORDS at a time; at least one piece."""
@@ -122,7 +145,7 @@ class BatchPieces(NamedTuple):
             if not piece.records:
                 break
             left -= piece.records
-            piece = piece.select(self.first, self.stop, self.records - shown)
+            piece = piece.choose(self.choice, self.records - shown)
             if piece.records:
                 yield piece
             shown += piece.records

@@ -126,7 +126,15 @@ def test_sections(name: str) -> None:
     found = re.findall(r"^\.Sh (.+)$", PAGES[name], re.MULTILINE)
     more = {
         "kdump.1": ["FILES", "OBJECT STORES", "COMPATIBILITY"],
-        "kdump-dump.1": ["BYTES", "JSON", "COMPATIBILITY", "FORMATS OF RECORDS", "SCHEMAS", "TEMPLATES"],
+        "kdump-dump.1": [
+            "BYTES",
+            "JSON",
+            "COMPATIBILITY",
+            "FINDING RECORDS",
+            "FORMATS OF RECORDS",
+            "SCHEMAS",
+            "TEMPLATES",
+        ],
         "kdump-verify.1": ["FINDINGS", "JSON"],
         "kdump-stat.1": ["JSON"],
         "kdump-convert.1": [
@@ -253,7 +261,8 @@ def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
             assert found.setdefault(line["type"], names) == names
     if command == "dump":
         (tmp_path / "result").write_bytes(fetch.build_multi_message_set_send([fetch.MessageSetSend(0, good)]))
-        ran = [kdump.inside(command, "--format", "json", *how) for how in (AT, RESULT, METADATA, CHANGES)]
+        more_runs = (AT, RESULT, METADATA, CHANGES, ["--count", "0.log"])
+        ran = [kdump.inside(command, "--format", "json", *how) for how in more_runs]
         for line in map(json.loads, [line for each in ran for line in each.lines]):
             found.setdefault(line["type"], [name for name in line if name not in ("type", "path")])
     if command == "verify":

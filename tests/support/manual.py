@@ -24,7 +24,7 @@ if __name__ == "__main__":
 from kdump.cli import COMMANDS, group
 from kdump.cli.sections import SectionedCommand
 from kdump.verify.findings import CATALOGUE
-from support import manual_convert, manual_dump, manual_schemas, manual_spark, runbook_text
+from support import manual_convert, manual_dump, manual_filters, manual_schemas, manual_spark, runbook_text
 from support.manual_spark_cloud import OBJECT_STORES
 from support.manual_text import (
     ABOUT,
@@ -267,6 +267,7 @@ def page_of(name: str) -> Iterator[str]:
             yield from option_of(option)
         yield ".El"
     if name == "dump":
+        yield from finding_records()
         yield from record_formats()
     if name == "recover":
         yield from guidance()
@@ -299,6 +300,15 @@ def page_of(name: str) -> Iterator[str]:
     others = sorted({*COMMANDS} - {name})
     yield ".Xr kdump 1 ,"
     yield from (f".Xr kdump-{other} 1{' ,' if other != others[-1] else ''}" for other in others)
+
+
+def finding_records() -> Iterator[str]:
+    """The options that choose records."""
+    yield from paragraphs("FINDING RECORDS", manual_filters.FINDING)
+    yield from listed(manual_filters.PATTERNS.items())
+    for text in manual_filters.COST:
+        yield ".Pp"
+        yield from prose(text)
 
 
 def record_formats() -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from support import manual_convert, manual_dump, manual_image, manual_schemas, manual_stat
+from support import manual_convert, manual_dump, manual_filters, manual_image, manual_schemas, manual_stat
 from support.manual_spark_cloud import IN_PATHS
 
 DATE = "November 23, 2026"
@@ -349,6 +349,10 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
         ),
         "multi_message_set_send": ("With --type multifetch: the header before all of them.", FETCH),
         **manual_image.LINES,
+        "count": (
+            "With --count, in place of all others.",
+            {"schema": SCHEMA_WORDS, "records": "the number of records that match"},
+        ),
         "summary": ("The last line.", DUMP_SUMMARY),
     },
     "verify": {
@@ -539,6 +543,7 @@ EXAMPLES = {
             "A read as a fetch result, and what that holds:",
             "kdump dump --at 1000 --max-bytes 64k --format fetch topic-0/ | kdump dump --type fetch -",
         ),
+        *manual_filters.EXAMPLES,
         *manual_dump.EXAMPLES_OF_FORMATS,
         *manual_schemas.EXAMPLES,
         ("As kafka-dump-log.sh prints it:", "kdump dump --format kafka --print-data-log 00000000000000000000.log"),

@@ -1,0 +1,284 @@
+"""The options of `kdump dump` that say which records are shown, and the values that they become."""
+
+import base64
+import binascii
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, tzinfo
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kdump.cli import options
+
+if TYPE_CHECKING:
+    from kdump.dump.filters import BytesPattern, HeaderPattern, ProducerPattern, RecordPredicates
+
+_MAX_LONG: Final = (1 << 63) - 1
+_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_RELATIVE: Final = re.compile(r"-(\d{1,12})(ms|s|m|h|d)")
+_PATTERNS: Final = "TEXT, TEXT* for a prefix, /REGEX/, exact:, prefix:, re:, hex:, base64:, or null"
+
+
+class PatternParam(click.ParamType["BytesPattern"]):
+    """What bytes have to be: text, or a form of _PATTERNS."""
+
+    name = "pattern"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "BytesPattern":
+        try:
+            return parse_pattern(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class HeaderParam(click.ParamType["HeaderPattern"]):
+    """The name of a header; `=` and a pattern for its value may follow."""
+
+    name = "header"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "HeaderPattern":
+        from kdump.dump.filters import HeaderPattern
+
+        name, equals, pattern = str(value).partition("=")
+        try:
+            return HeaderPattern(_bytes_of(name), parse_pattern(pattern) if equals else None)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class ProducerParam(click.ParamType["ProducerPattern"]):
+    """A producer id; a colon and an epoch may follow."""
+
+    name = "producer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "ProducerPattern":
+        from kdump.dump.filters import ProducerPattern
+
+        match = re.fullmatch(r"([0-9]{1,19})(?::([0-9]{1,5}))?", str(value))
+        if match is None or int(match[1]) > _MAX_LONG or int(match[2] or 0) > 0x7FFF:
+            self.fail(f"{value!r} is no producer; write its id, as in 4001, or id and epoch, as in 4001:2", param, ctx)
+        return ProducerPattern(int(match[1]), int(match[2]) if match[2] else None)
+
+
+class TimeZoneParam(click.ParamType[tzinfo]):
+    """A time zone by its name in the IANA database."""
+
+    name = "zone"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tzinfo:
+        from zoneinfo import ZoneInfo
+
+        try:
+            return UTC if value in ("UTC", "Z") else ZoneInfo(str(value))
+        except (KeyError, ValueError, OSError):
+            self.fail(f"{value!r} is no time zone; write UTC, or a name as in Europe/Berlin", param, ctx)
+
+
+def parse_pattern(text: str) -> "BytesPattern":
+    """A pattern of _PATTERNS. Raises ValueError."""
+    from kdump.dump.filters import BytesPattern, PatternKind, compile_regex
+
+    if text == "null":
+        return BytesPattern(PatternKind.NULL)
+    form, colon, rest = text.partition(":")
+    if colon and form in _FORMS:
+        kind, parse = PatternKind[_FORMS[form][0]], _FORMS[form][1]
+        data = parse(rest)
+    elif len(text) > 1 and text.startswith("/") and text.endswith("/"):
+        kind, data = PatternKind.REGEX, _bytes_of(text[1:-1])
+    elif text.endswith("*"):
+        kind, data = PatternKind.PREFIX, _bytes_of(text[:-1])
+    else:
+        kind, data = PatternKind.EXACT, _bytes_of(text)
+    if kind is PatternKind.REGEX:
+        try:
+            compile_regex(data)
+        except ValueError as error:
+            raise ValueError(f"{text!r} is no regular expression: {error}") from None
+    return BytesPattern(kind, data)
+
+
+def _bytes_of(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _from_hex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not hexadecimal; write two digits a byte, as in hex:00ff") from None
+
+
+def _from_base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError(f"{text!r} is not base64") from None
+
+
+_FORMS: Final[dict[str, tuple[str, Callable[[str], bytes]]]] = {
+    "exact": ("EXACT", _bytes_of),
+    "prefix": ("PREFIX", _bytes_of),
+    "re": ("REGEX", _bytes_of),
+    "hex": ("EXACT", _from_hex),
+    "base64": ("EXACT", _from_base64),
+}
+
+
+_OPTIONS: Final = (
+    click.option(
+        "--key",
+        "keys",
+        type=PatternParam(),
+        multiple=True,
+        metavar="PATTERN",
+        help=f"Show only records with this key: {_PATTERNS}. Where it is given several times, one has to match.",
+    ),
+    click.option(
+        "--value",
+        "values",
+        type=PatternParam(),
+        multiple=True,
+        metavar="PATTERN",
+        help="Show only records with this value, a PATTERN as for --key. May be given several times.",
+    ),
+    click.option(
+        "--header",
+        "headers",
+        type=HeaderParam(),
+        multiple=True,
+        metavar="NAME[=PATTERN]",
+        help="Show only records that have this header, with a value as for --key. May be given several times.",
+    ),
+    click.option("--tombstones", is_flag=True, help="Show only records without a value. Control records are none."),
+    click.option("--control", is_flag=True, help="Show only control batches and their records."),
+    click.option(
+        "--producer",
+        "producers",
+        type=ProducerParam(),
+        multiple=True,
+        metavar="ID[:EPOCH]",
+        help="Show only records of this producer, and of this epoch. May be given several times.",
+    ),
+    click.option(
+        "--time",
+        "time_range",
+        default=None,
+        metavar="A:B",
+        help="Show only records with timestamps from A up to B, without B: milliseconds since the epoch, ISO 8601, or"
+        " -1h, one hour before now; ms, s, m, h and d are units.",
+    ),
+    click.option(
+        "--time-zone",
+        type=TimeZoneParam(),
+        default="UTC",
+        show_default=True,
+        metavar="ZONE",
+        help="The time zone of times in --time that name none, as in Europe/Berlin.",
+    ),
+    click.option(
+        "--topic",
+        "topics",
+        multiple=True,
+        metavar="NAME",
+        help="Show only logs of this topic; a glob stands for several. May be given several times. A single name is"
+        " also the topic of log files whose directory does not name one.",
+    ),
+    click.option(
+        "--partition",
+        "partitions",
+        type=click.IntRange(0),
+        multiple=True,
+        metavar="N",
+        help="Show only partition N of each topic. May be given several times.",
+    ),
+    click.option("--count", "counts", is_flag=True, help="Show only how many records match."),
+)
+
+
+def record_filters(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say which records are shown."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+_NAMES: Final = {
+    "keys": "--key",
+    "values": "--value",
+    "headers": "--header",
+    "tombstones": "--tombstones",
+    "control": "--control",
+    "producers": "--producer",
+    "time_range": "--time",
+}
+_OF_BATCHES: Final = ("--control", "--producer")
+
+
+def check(chosen: dict[str, Any]) -> None:
+    """Refuse options that make no sense together."""
+    used = [name for field, name in _NAMES.items() if chosen[field]]
+    if used and chosen["format_name"] in ("kafka", "fetch"):
+        raise click.UsageError(
+            f"{used[0]} does not go with --format {chosen['format_name']}, which shows whole batches"
+        )
+    opens = [name for name in used if name not in _OF_BATCHES]
+    if chosen["batches"] and opens:
+        raise click.UsageError(f"{opens[0]} is about records, which --batches does not read; --records shows only them")
+    if chosen["tombstones"] and chosen["control"]:
+        raise click.UsageError("--tombstones and --control exclude each other: a control record is no tombstone")
+    if chosen["tombstones"] and chosen["values"]:
+        raise click.UsageError("--tombstones and --value exclude each other: a tombstone has no value")
+    if not chosen["counts"]:
+        return
+    for name in ("batches", "records", "at", "count"):
+        if chosen[name] is not None and chosen[name] is not False:
+            option = "-n" if name == "count" else f"--{name}"
+            raise click.UsageError(f"--count and {option} exclude each other: it shows nothing but a number")
+    if chosen["format_name"] not in ("terminal", "text", "json"):
+        raise click.UsageError("--count goes with --format text and json: the other formats hold records")
+
+
+def predicates(chosen: dict[str, Any]) -> "RecordPredicates | None":
+    """What the options ask of a record; None for all."""
+    from kdump.dump.filters import RecordPredicates
+
+    found = RecordPredicates(
+        keys=chosen["keys"],
+        values=chosen["values"],
+        headers=chosen["headers"],
+        producers=chosen["producers"],
+        time=_time_range(chosen["time_range"], chosen["time_zone"]),
+        tombstones=chosen["tombstones"],
+        control=True if chosen["control"] else None,
+    )
+    return None if found == RecordPredicates() else found
+
+
+def topic(chosen: dict[str, Any]) -> str | None:
+    """That of log files whose directory names none."""
+    if len(chosen["topics"]) == 1 and not re.search(r"[*?\[]", chosen["topics"][0]):
+        return str(chosen["topics"][0])
+    return None
+
+
+def _time_range(text: str | None, zone: tzinfo) -> tuple[int | None, int | None]:
+    if text is None:
+        return None, None
+    now_ms = time.time_ns() // 1_000_000
+
+    def moment(bound: str) -> int:
+        relative = _RELATIVE.fullmatch(bound)
+        if relative is None:
+            return options.milliseconds(bound, zone)
+        return now_ms - int(relative[1]) * _UNITS_MS[relative[2]]
+
+    found = options.split_range(text, moment)
+    if found is None:
+        raise click.BadParameter(
+            f"{text!r} is no range of times; write A:B, A: or :B, as in 2026-11-21:2026-11-22T18:30 or -1h:",
+            param_hint="'--time'",
+        )
+    return found

@@ -1,0 +1,143 @@
+"""The options of kdump dump that find records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import build
+
+BERLIN_MS = 1795266000000  # 2026-11-21T14:00 in Berlin
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Path:
+    """`orders-0` with four records an hour apart, and `payments-0` with one."""
+    items = [
+        build.record(b"order-1", b"new", timestamp=BERLIN_MS, headers=[(b"tenant", b"t-1"), (b"trace", None)]),
+        build.record(b"order-2", b"", timestamp=BERLIN_MS + 3_600_000, headers=[(b"tenant", b"t-2")]),
+        build.record(b"order-1", None, timestamp=BERLIN_MS + 7_200_000),
+        build.record(None, b"\xff*", timestamp=BERLIN_MS + 10_800_000),
+    ]
+    for name, data in (
+        ("orders-0", build.batch(items[:2]) + build.batch(items[2:], base_offset=2, codec="gzip")),
+        ("payments-0", build.batch([build.record(b"p", b"new")]) + build.marker("COMMIT", base_offset=1)),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "00000000000000000000.log").write_bytes(data)
+    return tmp_path
+
+
+def offsets(run: Any) -> list[int]:
+    return [line["offset"] for line in map(json.loads, run.lines) if line["type"] == "record"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--key", "order-1"], [0, 2]),
+        (["--key", "order-*"], [0, 1, 2]),
+        (["--key", "prefix:order-2"], [1]),
+        (["--key", "/-[2-9]$/"], [1]),
+        (["--key", "re:1"], [0, 2]),
+        (["--key", "null"], [3]),
+        (["--key", "exact:null"], []),
+        (["--key", "null", "--key", "order-2"], [1, 3]),
+        (["--value", "*"], [0, 1, 3]),
+        (["--value", "hex:ff2a"], [3]),
+        (["--value", "base64:/yo="], [3]),
+        (["--value", "exact:"], [1]),
+        (["--value", "null", "--key", "order-1"], [2]),
+        (["--tombstones"], [2]),
+        (["--header", "tenant"], [0, 1]),
+        (["--header", "tenant=t-2"], [1]),
+        (["--header", "trace=null"], [0]),
+        (["--header", "tenant=/^t/", "--value", "new"], [0]),
+        (["--time", f"{BERLIN_MS}:{BERLIN_MS + 1}"], [0]),
+        (["--time", "2026-11-21T13:00:00Z:2026-11-21T14:00Z"], [0]),
+        (["--time", "2026-11-21T14:00:2026-11-21T15:00:00.001", "--time-zone", "Europe/Berlin"], [0, 1]),
+        (["--time", ":2026-11-21T15:00", "--time-zone", "Europe/Berlin", "-n", "1"], [0]),
+        (["--time", "-1ms:", "--key", "*"], []),
+        (["--offset", "1:3", "--key", "order-1"], [2]),
+        (["--key", "order-1", "-n", "1"], [0]),
+        (["--control"], []),
+        (["--producer", "7"], []),
+    ],
+)  # fmt: skip
+def test_which_records_are_found(kdump: Any, orders: Path, options: list[str], expected: list[int]) -> None:
+    run = kdump.inside("dump", "--format", "json", *options, str(orders / "orders-0"))
+    assert run.status == 0
+    assert offsets(run) == expected
+
+
+def test_a_batch_without_a_match_is_left_out(kdump: Any, orders: Path) -> None:
+    lines = kdump.inside("dump", "--key", "order-2", str(orders / "orders-0")).lines
+    assert [line.split()[0] for line in lines] == ["file", "batch", "record"]
+
+
+def test_topics_partitions_and_control(kdump: Any, orders: Path) -> None:
+    for options, number in (
+        (["--topic", "orders"], 4), (["--topic", "pay*"], 2), (["--topic", "pay*", "--topic", "orders"], 6),
+        (["--partition", "0"], 6), (["--partition", "1"], 0), (["--topic", "payments", "--control"], 1),
+        (["--value", "new"], 2), (["--tombstones"], 1),
+    ):  # fmt: skip
+        assert kdump.inside("dump", "--count", *options, str(orders)).lines == [str(number)], options
+    run = kdump.inside("dump", "--count", "--format", "json", "--key", "order-1", str(orders))
+    assert json.loads(run.lines[0]) == {"type": "count", "schema": 2, "records": 2}
+    assert [json.loads(line)["type"] for line in run.lines] == ["count", "summary"]
+
+
+def test_what_cannot_be_counted_is_said(kdump: Any, tmp_path: Path) -> None:
+    good = build.batch([build.record(b"k", b"v")])
+    bad = build.batch([build.record(b"k", b"v")], base_offset=1, crc=1)
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(good + bad + build.batch([build.record(b"k", b"v")], base_offset=2) + b"garbage" * 20)
+    run = kdump.inside("dump", "--count", "--key", "k", str(path))
+    assert (run.status, run.lines) == (1, ["2"])
+    crc, tail = run.err.decode().splitlines()
+    assert f"the batch at byte {len(good)} is damaged (batch/crc): not all of its records are counted" in crc
+    assert "belong to no batch (tail/garbage): nothing is counted" in tail
+    shown = kdump.inside("dump", "--key", "other", str(path))
+    assert shown.status == 1
+    assert [line.split()[0] for line in shown.lines] == ["file", "batch", "tail"]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--key", "re:("], "is no regular expression"),
+        (["--key", "hex:abc"], "is not hexadecimal"),
+        (["--header", "a=base64:?"], "is not base64"),
+        (["--producer", "x"], "is no producer"),
+        (["--producer", "1:70000"], "is no producer"),
+        (["--time", "yesterday:"], "is no range of times"),
+        (["--time", ":"], "is no range of times"),
+        (["--time-zone", "Mars/Olympus"], "is no time zone"),
+        (["--time-zone", "../../etc/passwd"], "is no time zone"),
+        (["--batches", "--key", "a"], "--key is about records"),
+        (["--tombstones", "--control"], "exclude each other"),
+        (["--tombstones", "--value", "a"], "exclude each other"),
+        (["--format", "kafka", "--key", "a"], "does not go with --format kafka"),
+        (["--count", "-n", "1"], "--count and -n exclude each other"),
+        (["--count", "--batches"], "--count and --batches exclude each other"),
+        (["--count", "--format", "csv"], "--count goes with"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(kdump: Any, orders: Path, options: list[str], sentence: str) -> None:
+    run = kdump.inside("dump", *options, str(orders))
+    assert run.status == 2
+    assert sentence in " ".join(run.err.decode().split())
+
+
+def test_batches_by_their_header(kdump: Any, orders: Path) -> None:
+    lines = kdump.inside("dump", "--batches", "--control", str(orders / "payments-0")).lines
+    assert [line.split()[0] for line in lines] == ["file", "batch"]
+    assert "control" in lines[1]
+
+
+def test_a_read_at_an_offset_is_filtered(kdump: Any, orders: Path) -> None:
+    run = kdump.inside("dump", "--format", "json", "--at", "1", "--key", "order-1", str(orders / "orders-0"))
+    assert offsets(run) == [2]

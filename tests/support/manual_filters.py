@@ -1,0 +1,49 @@
+"""The words of the manual about finding records with kdump dump."""
+
+from __future__ import annotations
+
+PATTERNS = {
+    "TEXT, exact:TEXT": "These bytes, as UTF-8. TEXT alone is so unless it has one of the forms below.",
+    "TEXT*, prefix:TEXT": "Bytes that begin with these. * alone is everything but null.",
+    "/REGEX/, re:REGEX": (
+        "Bytes in which the regular expression is found, as Python's re writes them. It works on bytes: a dot is"
+        " one byte, and classes of letters and (?i) know ASCII alone. It searches the first 64 KiB of a key or value."
+    ),
+    "hex:DIGITS, base64:TEXT": "These bytes.",
+    "null": "No key, or no value. Use exact:null for the four letters.",
+}
+FINDING = (
+    (
+        "--key, --value, --header, --tombstones, --control, --producer, --time, --offset, --topic and --partition "
+        "choose records. A record has to match all options that are given; of one that is given several times, it has "
+        "to match one. A batch that holds no such record is left out. What is damaged is shown as always, because "
+        "nobody knows whether its records match; the exit status is that of the whole dump."
+    ),
+    "Each PATTERN is one of these:",
+)
+COST = (
+    (
+        "Keys, values and headers are compared where they lie, before a record is shown: a search takes about as long "
+        "as kdump verify --deep, and a few times as long with a regular expression. --producer, --control and "
+        "--offset, and the first time of --time, pass over whole batches by their headers without decompressing them. "
+        "Timestamps of a log can go back, so that the second time of --time ends no scan."
+    ),
+    (
+        "--count shows only the number of records that match. Where damage hides records, a line on standard error "
+        "says where."
+    ),
+)
+EXAMPLES = [
+    (
+        "The records with a key, in all partitions of a topic:",
+        "kdump dump --records --topic orders --key order-17 /data",
+    ),
+    (
+        "What came from two o'clock in Berlin on:",
+        "kdump dump --time 2026-11-21T14:00: --time-zone Europe/Berlin p/",
+    ),
+    ("What came between two and three hours ago:", "kdump dump --records --time -3h:-2h orders-3/"),
+    ("What mentions one of some customers:", "kdump dump --records --value '/\"c-[0-9]+7\"/' orders-3/"),
+    ("How many records have this header?", "kdump dump --count --header tenant=t-1 orders-3/"),
+    ("The markers of a producer:", "kdump dump --records --control --producer 4001 orders-3/"),
+]
