@@ -243,9 +243,11 @@ def check(chosen: dict[str, Any]) -> None:
 
 def predicates(chosen: dict[str, Any]) -> "RecordPredicates | None":
     """What the options ask of a record; None for all."""
-    from kdump.dump.filters import RecordPredicates
+    if not any(chosen[field] for field in _NAMES):
+        return None
+    from kdump.dump.filters import RecordPredicates  # a dump of everything does without
 
-    found = RecordPredicates(
+    return RecordPredicates(
         keys=chosen["keys"],
         values=chosen["values"],
         headers=chosen["headers"],
@@ -254,7 +256,6 @@ def predicates(chosen: dict[str, Any]) -> "RecordPredicates | None":
         tombstones=chosen["tombstones"],
         control=True if chosen["control"] else None,
     )
-    return None if found == RecordPredicates() else found
 
 
 def topic(chosen: dict[str, Any]) -> str | None:
