@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kdump.cli import complain, completion, exit_status, options
+from kdump.cli import complain, completion, exit_status, options, value_decoding
 from kdump.cli.execution import Found, ProblemLog, execution
 from kdump.cli.progress import CONVERTING, PREPARING, Progress
 from kdump.cli.sections import SectionedCommand
@@ -31,12 +31,12 @@ TARGETS_OF: Final = {
     "--rewrite": ("parquet",),
     "--segment-bytes": ("log",),
     "--overwrite": ("arrow", "ndjson", "csv"),
-    **dict.fromkeys(("--columns", "--keys", "--values"), _TABLES),
+    **dict.fromkeys(("--columns", "--keys", "--values", "--schemas"), _TABLES),
     "--master": ("parquet",),
 }
 """The options that change nothing with another target."""
 SECTIONS = {
-    "Output": ("output", "to", "columns", "keys", "values", "codec", "overwrite", "rewrite", "dry_run"),
+    "Output": ("output", "to", "columns", "keys", "values", "schemas", "codec", "overwrite", "rewrite", "dry_run"),
     "Parquet": ("partition_folders",),
     "Log": ("segment_bytes",),
     "What is converted": ("topics", "partitions", "topic_ids", "offset", "time_range", "offsets", "include", "replica"),
@@ -135,6 +135,13 @@ class PartitionParam(click.ParamType[TopicPartition]):
     default="binary",
     show_default=True,
     help="How values are written, as with --keys.",
+)
+@click.option(
+    "--schemas",
+    metavar="DIR|auto",
+    shell_complete=completion.files,
+    help="Add the column value_json: values in the wire format of a schema registry as JSON text, null where they"
+    " cannot be decoded. DIR and auto are as in kdump-dump(1).",
 )
 @click.option(
     "--codec",
@@ -305,7 +312,7 @@ def _complain(error: KdumpError, problems: ProblemLog) -> None:
 def _status(totals: "ConvertTotals", what: "ConvertOptions", *, failed: bool, interrupted: bool) -> int:
     """The status of a run. A partition that --strict refuses is damage, not a failure."""
     worst = totals.worst
-    if what.strict and totals.left_out.not_json:
+    if what.strict and (totals.left_out.not_json or totals.left_out.undecoded):
         worst = Severity.ERROR
     return exit_status.of_findings(worst, Severity.ERROR, failed=failed, interrupted=interrupted)
 
@@ -368,6 +375,7 @@ def _options(chosen: dict[str, Any]) -> "ConvertOptions":
         strict=not chosen["skip_damaged"],
         keys=FieldFormat(chosen["keys"]),
         values=FieldFormat(chosen["values"]),
+        schemas=chosen["schemas"],
         codec=codec,
         level=level,
         segment_bytes=chosen["segment_bytes"],
@@ -380,6 +388,8 @@ def _options(chosen: dict[str, Any]) -> "ConvertOptions":
         read_policy=ReadPolicy(chosen["io_limit"], chosen["keep_cache"] is not False),
     )
     _check(chosen, what)
+    if what.schemas is not None:
+        value_decoding.note_missing_packages()
     return what
 
 

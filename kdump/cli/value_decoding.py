@@ -66,17 +66,20 @@ def value_decoders(chosen: dict[str, Any]) -> "ValueDecoders | None":
         from kdump.format.value_schemas.value_decoder import FunctionDecoders
 
         return FunctionDecoders(chosen["decode"], _loaded(chosen["decode"]))
-    return None if chosen["schemas"] is None else schema_decoders(chosen["schemas"])
-
-
-def schema_decoders(where: str) -> "ValueDecoders":
-    """The decoders of --schemas, after a note on standard error where packages are missing. Raises SourceError."""
-    from kdump.format.value_schemas.value_decoder import INSTALL, missing_packages
+    if chosen["schemas"] is None:
+        return None
     from kdump.storage.value_schemas.chosen_schemas import SchemaDecoders
+
+    note_missing_packages()
+    return SchemaDecoders(chosen["schemas"])
+
+
+def note_missing_packages() -> None:
+    """Say on standard error which packages --schemas lacks."""
+    from kdump.format.value_schemas.value_decoder import INSTALL, missing_packages
 
     if missing := missing_packages():
         complain(f"note: not all values can be decoded without {', '.join(missing)}: {INSTALL}")
-    return SchemaDecoders(where)
 
 
 def _named_by_entry_point(chosen: dict[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from kdump.errors import KdumpError, SourceError
 from kdump.format.naming import TopicPartition
 from kdump.storage.discovery import Found
 from kdump.storage.file_store import require_local
+from kdump.storage.value_schemas.chosen_schemas import AUTO, schemas_at
 
 if TYPE_CHECKING:
     from kdump.convert.log_output.conversion import LogConversion
@@ -50,6 +51,8 @@ def convert_logs(
     path, named = os.fspath(output), list(named)
     if not options.dry_run:
         _check_output(path, named, options)
+    if options.schemas not in (None, AUTO):
+        schemas_at(options.schemas)
     partitions: list[PreparedPartition] = []
     failed = False
     for each in prepare(found, _prepare_options(options, engine), named, engine, on_path):

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kdump.convert.tables import VALUE_JSON
+from kdump.convert.value_texts import ValueTexts
 from kdump.format.java import java_text
 from kdump.kernel.json_text import mark_rows
 
@@ -31,11 +33,16 @@ class _Texts(NamedTuple):
 class FieldFormats:
     """Gives keys and values of record batches another format.
 
-    `schema` is that of the results; `json_columns` are its columns of JSON text.
+    `schema` is that of the results; `json_columns` are its columns of JSON text. `texts` make its column value_json,
+    where it has one: then `apply` takes record batches with all columns that it is made of.
     """
 
     def __init__(
-        self, schema: pa.Schema, keys: FieldFormat = FieldFormat.BINARY, values: FieldFormat = FieldFormat.BINARY
+        self,
+        schema: pa.Schema,
+        keys: FieldFormat = FieldFormat.BINARY,
+        values: FieldFormat = FieldFormat.BINARY,
+        texts: ValueTexts | None = None,
     ) -> None:
         wanted = {"key": keys, "value": values}
         self._formats = {
@@ -44,7 +51,9 @@ class FieldFormats:
         self.schema = schema
         for name in self._formats:
             self.schema = self.schema.set(schema.get_field_index(name), schema.field(name).with_type(pa.string()))
-        self.json_columns = tuple(name for name, how in self._formats.items() if how is FieldFormat.JSON)
+        self.texts = texts
+        own = (VALUE_JSON.name,) if VALUE_JSON.name in schema.names else ()
+        self.json_columns = (*(name for name, how in self._formats.items() if how is FieldFormat.JSON), *own)
         self.malformed = 0
         """Keys and values in which malformed UTF-8 is U+FFFD now."""
         self.not_json = 0
@@ -52,9 +61,11 @@ class FieldFormats:
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The record batch with the formats; without a copy of what needs no change."""
-        if not self._formats:
+        if not self._formats and self.texts is None:
             return batch
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        if self.texts is not None:
+            columns[VALUE_JSON.name] = self.texts.column(batch)
         for name, how in self._formats.items():
             is_json = how is FieldFormat.JSON
             columns[name], changed = _json_texts(columns[name]) if is_json else _utf8_texts(columns[name])
@@ -62,7 +73,7 @@ class FieldFormats:
                 self.not_json += changed
             else:
                 self.malformed += changed
-        return pa.RecordBatch.from_arrays(list(columns.values()), schema=self.schema)
+        return pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
 
 
 def _utf8_texts(array: pa.Array) -> _Texts:

@@ -11,7 +11,7 @@ from kdump.convert.field_formats import FieldFormat
 from kdump.convert.records.log_slice import EVERYTHING
 from kdump.convert.records.reader import Isolation
 from kdump.convert.replicas.merge import ReplicaUse
-from kdump.convert.tables import DEFAULT_COLUMNS, RECORDS
+from kdump.convert.tables import DEFAULT_COLUMNS, RECORDS, VALUE_JSON
 from kdump.format.naming import TopicPartition
 from kdump.storage.read_policy import ReadPolicy
 from kdump.storage.walk import MAX_BATCH_BYTES
@@ -55,6 +55,7 @@ class ConvertOptions(NamedTuple):
 
     `isolation` None: read-committed for tables, all for a log. `until_stable`: stop at the last stable offset of each
     partition, as a consumer that reads committed records does. `strict`: a partition with damage is not converted.
+    `schemas`: where the schemas of values are for the column value_json (kdump.storage.value_schemas.chosen_schemas).
     `codec` and `level`: of Parquet, Arrow or the new log; None for what these do by default. `overwrite`: replace an
     output that is one file. `rewrite`: the partitions of a folder of Parquet files to convert anew. `dry_run`: read
     and count everything, write nothing.
@@ -68,6 +69,7 @@ class ConvertOptions(NamedTuple):
     strict: bool = False
     keys: FieldFormat = FieldFormat.BINARY
     values: FieldFormat = FieldFormat.BINARY
+    schemas: str | None = None
     codec: str | None = None
     level: int | None = None
     segment_bytes: int = 1 << 30
@@ -81,9 +83,10 @@ class ConvertOptions(NamedTuple):
 
     @property
     def all_columns(self) -> tuple[str, ...]:
-        """The columns, with that of the copies where each is converted on its own."""
+        """The columns, with that of the copies where each is converted on its own, and that of values with schemas."""
         own = ("replica",) if self.replica is ReplicaUse.ALL and "replica" not in self.columns else ()
-        return (*self.columns, *own)
+        text = (VALUE_JSON.name,) if self.schemas is not None and VALUE_JSON.name not in self.columns else ()
+        return (*self.columns, *own, *text)
 
     @property
     def effective_isolation(self) -> Isolation:
@@ -122,8 +125,13 @@ def parse_codec(text: str, target: Target) -> tuple[str | None, int | None]:
 
 def problems(options: ConvertOptions) -> Iterator[str]:
     """What does not fit together, as sentences."""
+    if options.schemas is not None and options.target is Target.LOG:
+        yield "--schemas makes a column of a table, and a log has none"
     for name in options.columns:
-        if name not in RECORDS.names:
+        if name == VALUE_JSON.name:
+            if options.schemas is None:
+                yield f"the column {name} needs --schemas"
+        elif name not in RECORDS.names:
             near = get_close_matches(name, RECORDS.names, n=2)
             hint = f"; did you mean {' or '.join(near)}?" if near else f"; the columns are {', '.join(RECORDS.names)}"
             yield f"no column {name!r}{hint}"

@@ -100,7 +100,8 @@ class LeftOutCounts(NamedTuple):
     start offset.
     `control`: control batches that a log without transactions does not need. `unfit_timestamps`: timestamps that are
     null because they do not fit the column. `malformed`: keys and values with U+FFFD in place of malformed UTF-8.
-    `not_json`: those that are null because they are no JSON text.
+    `not_json`: those that are null because they are no JSON text. `undecoded`: values that are null in the column
+    value_json because they cannot be decoded.
     """
 
     aborted: int = 0
@@ -113,6 +114,7 @@ class LeftOutCounts(NamedTuple):
     unfit_timestamps: int = 0
     malformed: int = 0
     not_json: int = 0
+    undecoded: int = 0
 
     def plus(self, other: "LeftOutCounts") -> "LeftOutCounts":
         return LeftOutCounts(*map(sum, zip(self, other, strict=True)))
@@ -195,6 +197,13 @@ def merge_notes(of: "PreparedPartition") -> Iterator[str]:
     elif merged.above_high_watermark:
         above = merged.above_high_watermark
         yield f"{above} records are at or above the highest known high watermark {merged.high_watermark}"
+
+
+def undecoded_note(undecoded: int, problem: str | None) -> Iterator[str]:
+    """Why values are null in the column value_json, if any are."""
+    if undecoded:
+        values = "1 value" if undecoded == 1 else f"{undecoded} values"
+        yield f"value_json: {values} cannot be decoded; the first: {problem}"
 
 
 def _files(count: int) -> str:

@@ -46,6 +46,8 @@ RECORDS: Final = pa.schema(
         ("replica", pa.string()),
     ]
 )
+VALUE_JSON: Final = pa.field("value_json", pa.string())
+"""The value as JSON text, null where it has none: a column of outputs with schemas, which is made of the others."""
 DEFAULT_COLUMNS: Final = tuple(RECORDS.names[:8])
 
 # The other tables. Their columns have the names and values of the lines of JSON about the same thing: a batch and a
@@ -200,6 +202,11 @@ USUAL_ROOM: Final = Room(ROWS, 4 * ROWS, DATA_BYTES)
 def record_schema(columns: Sequence[str]) -> pa.Schema:
     """The schema of RECORDS with these columns in their order. Raises ValueError for a name that it does not have."""
     return schema_of(RECORDS, columns)
+
+
+def output_schema(columns: Sequence[str]) -> pa.Schema:
+    """The same, with `value_json` among the columns that there are."""
+    return schema_of(RECORDS.append(VALUE_JSON), columns)
 
 
 def schema_of(table: pa.Schema, columns: Sequence[str]) -> pa.Schema:

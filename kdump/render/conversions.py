@@ -59,6 +59,8 @@ def left_out_words(counts: "LeftOutCounts") -> Iterator[str]:
         yield f"{counted(counts.malformed, 'key or value', 'keys and values')} with U+FFFD for malformed UTF-8"
     if counts.not_json:
         yield f"{counted(counts.not_json, 'key or value', 'keys and values')} null, as they are no JSON text"
+    if counts.undecoded:
+        yield f"{counted(counts.undecoded, 'value')} null in value_json, as they cannot be decoded"
 
 
 def convert_summary(summary: "ConvertSummary") -> str:

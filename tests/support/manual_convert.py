@@ -9,7 +9,8 @@ LEFT_OUT = (
     "batch), repeated_batches (valid, but they contradict others about their offsets), deleted (records below the log "
     "start offset), control (control batches that a log without transactions does not need); and what "
     "changed: unfit_timestamps (null, as they do not fit the column), malformed (keys and values with U+FFFD for "
-    "malformed UTF-8), not_json (those that are null, as they are no JSON text)"
+    "malformed UTF-8), not_json (those that are null, as they are no JSON text), undecoded (values that are null in "
+    "value_json, as they cannot be decoded)"
 )
 FILE = {
     "name": "of the file, relative to OUT where that is a folder; of --to log the name of the directory",
@@ -110,7 +111,11 @@ COLUMNS = {
 """The columns of a table, of kdump.convert.tables.RECORDS."""
 OF_COLUMNS = (
     "The first eight come without --columns; --columns names others, in their order in the table. The types are those "
-    "of Parquet and Arrow."
+    "of Parquet and Arrow. With --schemas the last column is value_json, unless --columns has it elsewhere: text, the "
+    "value as JSON (kdump-dump(1) says how, in SCHEMAS); null where the value is null or cannot be decoded. A line "
+    "with the label note says how many values cannot be decoded, and why the first one cannot. With --strict the "
+    "status is 1 then. With auto the schemas lie beside the topic-partition, of several copies beside the first one; a "
+    "partition without schemas is not converted."
 )
 
 OF_THE_MANIFEST = (
@@ -404,6 +409,10 @@ EXAMPLES = [
     (
         "Values that are JSON, in a pipe:",
         "kdump convert --values json --to ndjson -o - orders-3/ | jq -c .value",
+    ),
+    (
+        "Values that were written with schemas, as a column of JSON; the schemas are on the same disk:",
+        "kdump convert --schemas auto -o tables/ /data/kafka/orders-*",
     ),
     (
         "Text for a spreadsheet:",

@@ -24,6 +24,7 @@ from kdump.convert.records.log_slice import SlicedPartition
 from kdump.convert.records.outcome_ranges import OutcomeRange, OutcomeRanges
 from kdump.convert.records.reader import KEPT_HOLES, Isolation, ReadSlice, RecordStream, first_known_offset
 from kdump.convert.tables import record_schema
+from kdump.convert.value_texts import log_columns
 from kdump.errors import KdumpError
 from kdump.log.batch_location import DamagedRange
 from kdump.storage.file_store import absolute
@@ -109,7 +110,7 @@ def write_part(
     """
     damage = DamagedRanges() if damage is None else damage
     stream = RecordStream(
-        record_schema(stream_columns(settings)),
+        record_schema(log_columns(stream_columns(settings))),
         settings.time,
         damage,
         max_batch_bytes=max_batch_bytes,
@@ -117,6 +118,8 @@ def write_part(
         read_policy=read_policy,
         on_bytes=on_bytes,
     )
+    if formats is not None and formats.texts is not None:
+        formats.texts.begin(part)
     with staging.open() as directory:
         writer = PartitionWriter(directory, staging.run, part.topic_partition, settings, part.replica)
         try:

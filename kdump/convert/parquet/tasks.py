@@ -27,8 +27,10 @@ from kdump.convert.results import (
     PartitionConversion,
     merge_counts,
     merge_notes,
+    undecoded_note,
 )
 from kdump.convert.tables import LARGEST_DATA
+from kdump.convert.value_texts import ValueTexts
 from kdump.engine.protocol import Engine
 from kdump.errors import KdumpError
 from kdump.format.naming import TopicPartition
@@ -81,6 +83,7 @@ class _PartTask(NamedTuple):
     max_batch_bytes: int
     strict: bool
     read_policy: ReadPolicy
+    schemas: str | None
 
 
 class _PartGroup(NamedTuple):
@@ -103,6 +106,8 @@ class _PartResult(NamedTuple):
     bytes: int = 0
     malformed: int = 0
     not_json: int = 0
+    undecoded: int = 0
+    problem: str | None = None
 
 
 def settings_of(options: ConvertOptions) -> ConversionSettings:
@@ -279,7 +284,13 @@ class _FolderRun:
     def _part_task(self, part: SlicedPartition) -> _PartTask:
         options = self._options
         return _PartTask(
-            self.folder.staging, self.folder.settings, part, options.max_batch_bytes, options.strict, self._policy
+            self.folder.staging,
+            self.folder.settings,
+            part,
+            options.max_batch_bytes,
+            options.strict,
+            self._policy,
+            options.schemas,
         )
 
 
@@ -338,8 +349,10 @@ class _Writer:
         return tuple(map(self._write, group.parts))
 
     def _write(self, task: _PartTask) -> _PartResult:
-        damage, formats = DamageLog(strict=task.strict), formats_of(task.settings)
+        damage = DamageLog(strict=task.strict)
         try:
+            texts = None if task.schemas is None else ValueTexts(task.schemas)
+            formats = formats_of(task.settings, texts)
             written = write_part(
                 task.staging,
                 task.settings,
@@ -353,7 +366,8 @@ class _Writer:
         except KdumpError as error:
             return _PartResult(error, tuple(damage.values()))
         found = tuple(damage.values())
-        return _PartResult(written, found, damage.ranges, damage.bytes, formats.malformed, formats.not_json)
+        result = _PartResult(written, found, damage.ranges, damage.bytes, formats.malformed, formats.not_json)
+        return result if texts is None else result._replace(undecoded=texts.undecoded, problem=texts.problem)
 
 
 def _left_out(of: PreparedPartition) -> Iterator[LeftOut]:
@@ -393,7 +407,9 @@ def _conversion(
         unfit_timestamps=entry.unfit_timestamps,
         malformed=sum(part.malformed for part in parts),
         not_json=sum(part.not_json for part in parts),
+        undecoded=sum(part.undecoded for part in parts),
     )
+    problem = next((part.problem for part in parts if part.undecoded), None)
     return PartitionConversion(
         entry.topic_partition,
         partition.partition.path,
@@ -404,5 +420,5 @@ def _conversion(
         entry.next_offset,
         counts,
         files,
-        tuple(merge_notes(partition)),
+        (*merge_notes(partition), *undecoded_note(counts.undecoded, problem)),
     )

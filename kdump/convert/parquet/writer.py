@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 from kdump.convert.field_formats import FieldFormat, FieldFormats
 from kdump.convert.parquet.manifest import ColumnRange, ColumnValue, ConversionSettings, ConvertedFile, settings_fields
 from kdump.convert.records.reader import Isolation
-from kdump.convert.tables import LARGEST_DATA, record_schema
+from kdump.convert.tables import LARGEST_DATA, output_schema
+from kdump.convert.value_texts import ValueTexts
 from kdump.errors import KdumpError, reason
 from kdump.format.naming import TopicPartition
 from kdump.format.text_files import compact_json
@@ -126,11 +127,11 @@ def file_schema(settings: ConversionSettings) -> pa.Schema:
     return pa.schema(fields)
 
 
-def formats_of(settings: ConversionSettings) -> FieldFormats:
-    """The formats of keys and values."""
+def formats_of(settings: ConversionSettings, texts: ValueTexts | None = None) -> FieldFormats:
+    """The formats of keys and values; `texts` make the column value_json."""
     others = dict(settings.others)
     keys, values = (FieldFormat(others.get(name, FieldFormat.BINARY)) for name in ("keys", "values"))
-    return FieldFormats(record_schema(stream_columns(settings)), keys, values)
+    return FieldFormats(output_schema(stream_columns(settings)), keys, values, texts)
 
 
 def check_settings(settings: ConversionSettings) -> None:

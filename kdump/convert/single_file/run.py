@@ -22,8 +22,10 @@ from kdump.convert.results import (
     PartitionConversion,
     merge_counts,
     merge_notes,
+    undecoded_note,
 )
-from kdump.convert.tables import record_schema
+from kdump.convert.tables import output_schema, record_schema
+from kdump.convert.value_texts import ValueTexts, log_columns
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import SourceError
@@ -116,11 +118,12 @@ class _TableRun:
 
     def __init__(self, options: ConvertOptions, on_bytes: Callable[[int], object] | None) -> None:
         self._options, self._on_bytes = options, on_bytes
-        schema = record_schema(options.all_columns)
-        self._formats = FieldFormats(schema, options.keys, options.values)
-        self._stream_schema = schema
-        if _OFFSET not in schema.names:
-            self._stream_schema = record_schema((*schema.names, _OFFSET))
+        self._texts = None if options.schemas is None else ValueTexts(options.schemas)
+        schema = output_schema(options.all_columns)
+        self._formats = FieldFormats(schema, options.keys, options.values, self._texts)
+        columns = log_columns(options.all_columns)
+        self._columns = list(columns)
+        self._stream_schema = record_schema(columns if _OFFSET in columns else (*columns, _OFFSET))
         self.done: list[PartitionConversion] = []
         """What was converted of each partition so far."""
         self._sources: list[str] = []
@@ -161,9 +164,13 @@ class _TableRun:
             on_bytes=self._on_bytes,
         )
         before = self._formats.malformed, self._formats.not_json
+        if self._texts is not None:
+            self._texts.undecoded, self._texts.problem = 0, None
         rows, first, last = 0, None, None
         try:
             damage.begin()
+            if self._texts is not None:
+                self._texts.begin(each)
             with closing(decode_ahead(stream.batches([each]))) as batches:
                 for batch in batches:
                     offsets = batch.column(_OFFSET)
@@ -185,17 +192,19 @@ class _TableRun:
             unfit_timestamps=stream.unfit_timestamps,
             malformed=self._formats.malformed - before[0],
             not_json=self._formats.not_json - before[1],
+            undecoded=0 if self._texts is None else self._texts.undecoded,
         )
+        notes = [*merge_notes(of)]
+        if self._texts is not None:
+            notes += undecoded_note(self._texts.undecoded, self._texts.problem)
         end = None if stream.last_batch is None else stream.last_batch.last_offset + 1
         self._sources += [one.log.path for one in stream.slices]
         self.done.append(
-            PartitionConversion(
-                each.topic_partition, each.path, rows, rows, first, last, end, counts, (), tuple(merge_notes(of))
-            )
+            PartitionConversion(each.topic_partition, each.path, rows, rows, first, last, end, counts, (), tuple(notes))
         )
 
     def _write(self, batch: pa.RecordBatch, writer: "TableWriter | None") -> None:
-        batch = self._formats.apply(batch.select(list(self._options.all_columns)))
+        batch = self._formats.apply(batch.select(self._columns))
         if writer is not None:
             writer.write(batch)
 
