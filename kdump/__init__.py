@@ -8,7 +8,7 @@
     for result in kdump.recover_logs(found, options, how): ...   what was done; undo_recovery undoes it
     for each in kdump.stat_logs(found): ...                  the numbers of each partition and log directory
     kdump.arrow("/data/kafka/topic-0").read_pandas()         the records as columns of Arrow, batch by batch
-    kdump.table_reader("/data/kafka", "transactions")        batches, segments, producers, transactions, findings
+    kdump.table_reader("/data/kafka", "transactions")        batches, segments, transactions, groups, findings …
     for each in kdump.convert_logs(found, "tables"): ...     Parquet files of all records; ConvertOptions has the others
     kdump.predict_start("/data/kafka/topic-0")               what the next start of a broker would leave
     with kdump.Log("/data/kafka/topic-0") as log: ...        read(1000), at_time(ms), records()

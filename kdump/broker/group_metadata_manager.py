@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kdump.format.json_types import Fields, FieldValue
 
 _CONSUMER_PROTOCOL: Final = "consumer"
-_STABLE_MEMBER: Final = 0
-"""MemberState.STABLE: the member has all of its target assignment."""
 _NO_EPOCH: Final = -1
 MEMBER_EPOCH_LEFT: Final = -1
 """ConsumerGroupHeartbeatRequest.LEAVE_GROUP_MEMBER_EPOCH."""
@@ -38,7 +36,7 @@ class CoordinatorGroupMember:
     client_id: str = ""
     client_host: str = ""
     epoch: int = 0
-    state: int = _STABLE_MEMBER
+    state: int = 0
     subscribed_topics: frozenset[str] | None = frozenset()
     regex: str | None = None
     assigned: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -116,7 +114,12 @@ class ClassicGroup(CoordinatorGroup):
 
 
 class ModernGroup(CoordinatorGroup):
-    """A group whose members the coordinator assigns. `regex_topics` are the topics of each pattern."""
+    """A group whose members the coordinator assigns. `regex_topics` are the topics of each pattern.
+
+    `stable_member` is the state of a member that has all of its target assignment (MemberState.STABLE).
+    """
+
+    stable_member: ClassVar[int] = 0
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,7 +139,8 @@ class ModernGroup(CoordinatorGroup):
         if self.epoch > self.assignment_epoch:
             return "Assigning"
         whole = all(
-            member.state == _STABLE_MEMBER and member.epoch == self.assignment_epoch for member in self.members.values()
+            member.state == self.stable_member and member.epoch == self.assignment_epoch
+            for member in self.members.values()
         )
         return "Stable" if whole else "Reconciling"
 
@@ -164,6 +168,7 @@ class StreamsGroup(ModernGroup):
     """A streams group (KIP-1071). `source_topics` are those of its topology, repartition topics too."""
 
     group_type = "streams"
+    stable_member = 1
 
     def __init__(self) -> None:
         super().__init__()

@@ -162,12 +162,42 @@ FINDINGS: Final = pa.schema(
         ("data", pa.string()),  # a JSON object
     ]
 )
+GROUPS: Final = pa.schema(
+    [
+        ("path", pa.string()),  # the directory of the log of the coordinator
+        ("group", pa.string()),
+        ("group_type", pa.string()),
+        ("state", pa.string()),
+        ("epoch", pa.int32()),
+        ("members", pa.int32()),
+        # One row for each topic-partition; null for a group without any.
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("committed_offset", pa.int64()),
+        ("leader_epoch", pa.int32()),
+        ("metadata", pa.string()),
+        ("commit_timestamp_ms", pa.int64()),
+        ("start_offset", pa.int64()),
+        ("end_offset", pa.int64()),
+        ("end_source", pa.string()),
+        ("lag", pa.int64()),
+        ("expires_ms", pa.int64()),
+        ("expired", pa.bool_()),
+        ("pending", pa.int32()),  # commits in open transactions
+        ("member_id", pa.string()),
+        # What the records of the whole group take in the internal topics.
+        ("records", pa.int64()),
+        ("bytes", pa.int64()),
+        ("tombstones", pa.int64()),
+    ]
+)
 TABLES: Final = {
     "batches": BATCHES,
     "segments": SEGMENTS,
     "producers": PRODUCERS,
     "transactions": TRANSACTIONS,
     "findings": FINDINGS,
+    "groups": GROUPS,
 }
 """The tables about logs; those of their records are RECORDS."""
 

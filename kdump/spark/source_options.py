@@ -33,6 +33,7 @@ class Table(StrEnum):
     SEGMENTS = "segments"
     PRODUCERS = "producers"
     TRANSACTIONS = "transactions"
+    GROUPS = "groups"
 
 
 class TopicSelection(NamedTuple):

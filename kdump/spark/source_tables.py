@@ -9,6 +9,7 @@ import pyarrow as pa
 from kdump.convert.log_tables.table_reader import TableName, directory_findings, table_reader
 from kdump.convert.ranges.cutting import RANGE_BYTES
 from kdump.errors import SourceError
+from kdump.format.naming import TopicPartition
 from kdump.log.records import DamageWarning
 from kdump.spark.source_losses import on_this_host
 from kdump.spark.source_options import SourceOptions, Table, TopicSelection
@@ -46,6 +47,8 @@ def plan_table(options: SourceOptions) -> list[TablePart]:
                 if _takes(options, found, is_named=is_named) and found.path not in directories:
                     chosen.setdefault(found.path, sum(log.size for log in logs_of_partition(found)))
     options.selection.check_topics(topics)
+    if options.table is Table.GROUPS:
+        return [TablePart(options.paths)]  # a lag is about two partitions
     parts = _parts(chosen, _part_bytes(chosen, options.min_partitions or 1))
     if options.table is Table.FINDINGS and options.selection == TopicSelection():
         parts += [TablePart(log_directories=(path,)) for path in directories]
@@ -81,10 +84,25 @@ def read_table(part: TablePart, options: SourceOptions, columns: list[str]) -> I
     """The rows of a task. Raises SourceError unless failOnDataLoss is false."""
     table = cast(TableName, options.table.value)
     on_error = None if options.fail_on_data_loss else _warn
+    if options.table is Table.GROUPS:
+        whole = table_reader(part.paths, table, on_error=on_error)
+        yield from (_chosen(batch, options.selection).select(columns) for batch in whole)
+        return
     for path in part.paths:
         yield from table_reader(path, table, columns=columns, on_error=on_error)
     for path in part.log_directories:
         yield from directory_findings(path, columns=columns, on_error=on_error)
+
+
+def _chosen(batch: pa.RecordBatch, selection: TopicSelection) -> pa.RecordBatch:
+    """The rows of the table of groups that are about topic-partitions of a selection."""
+    if selection == TopicSelection():
+        return batch
+    pairs = zip(batch["topic"].to_pylist(), batch["partition"].to_pylist(), strict=True)
+    kept = [
+        topic is not None and selection.takes(TopicPartition(topic, number), is_named=False) for topic, number in pairs
+    ]
+    return batch.filter(pa.array(kept, pa.bool_()))
 
 
 def _warn(error: SourceError) -> None:

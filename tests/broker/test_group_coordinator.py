@@ -220,6 +220,7 @@ def test_a_group_of_members_through_its_life(prefix: str, kind: type[Coordinator
     partitions = {"topicId": TOPIC_ID, "partitions": [0, 2]}
     if kind is StreamsGroup:
         member = {"clientId": "c", "clientHost": "/h"}
+        current["state"] = 1
         current["activeTasks"] = [{"subtopologyId": TOPIC_ID, "partitions": [0, 2]}]
     else:
         if kind is ShareGroup:

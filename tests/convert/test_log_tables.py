@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, get_args
@@ -19,6 +20,9 @@ from kdump.convert.log_tables.table_reader import TableName
 from kdump.format.producer_snapshot import parse_entries
 from kdump.render.json import batch_line, json_value
 from kdump.stat.row_builder import RowBuilder
+from kdump.stat.row_collector import RowCollector
+from kdump.stat.row_sections import RowOptions
+from kdump.stat.rows import RowKind
 from kdump.verify.findings import finding_fields
 from support import build
 from support.damage import NotApplicable, damage
@@ -218,7 +222,25 @@ def test_findings_are_those_of_verify(tmp_path: Path) -> None:
         assert any(row["code"] == "batch/crc" for row in rows)
 
 
-@pytest.mark.parametrize("table", get_args(TableName))
+def test_groups_are_the_rows_of_stat() -> None:
+    rows = read(FIXTURES / "internal", "groups")
+    measured = RowCollector(RowOptions((RowKind.GROUP_PARTITION,), now_ms=time.time_ns() // 1_000_000))
+    for item in kdump.stat_logs(kdump.discover(FIXTURES / "internal"), kdump.StatOptions(groups=True)):
+        measured.add(item)
+    wanted = [row.fields() for row in measured.result().sections[0].rows]
+    assert len(wanted) == 14
+    names = [name for name in tables.GROUPS.names if name in wanted[0] and name not in ("pending", "records", "bytes")]
+    order = lambda row: (row["group"], row["topic"], row["partition"])  # noqa: E731
+    found = sorted((row for row in rows if row["topic"] is not None), key=order)
+    assert [[row[name] for name in names] for row in found] == [
+        [row[name] for name in names] for row in sorted(wanted, key=order)
+    ]
+    (deleted,) = (row for row in rows if row["topic"] is None)
+    shown = {name: deleted[name] for name in ("group", "state", "members", "records", "tombstones", "committed_offset")}
+    assert list(shown.values()) == ["deleted", "Dead", 0, 5, 3, None]
+
+
+@pytest.mark.parametrize("table", [table for table in get_args(TableName) if table != "groups"])
 def test_the_rows_of_a_partition_do_not_depend_on_the_others(table: TableName) -> None:
     for name in ("follower", "crash", "log-directory", "v2-transactions-0.11.0.3"):
         root = FIXTURES / name

@@ -318,6 +318,17 @@ def test_a_table_has_the_rows_of_its_reader(table: str) -> None:
     assert [row for rows in spread for row in rows] == expected
 
 
+def test_groups_are_one_task_and_can_be_chosen_by_topic() -> None:
+    from kdump.convert.log_tables.table_reader import table_reader
+
+    directory = FIXTURES / "internal"
+    expected = table_reader(directory, "groups").read_all().to_pylist()
+    assert len(expected) == 15
+    assert partitions(directory, table="groups", minPartitions="3") == [expected]
+    assert read(directory, table="groups", subscribe="input") == [row for row in expected if row["topic"] == "input"]
+    assert read(directory, table="groups", subscribe="__consumer_offsets") == []
+
+
 def test_the_files_of_a_log_directory_have_findings_of_their_own(tmp_path: Path) -> None:
     damaged_log(tmp_path)
     (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"nonsense")

@@ -74,7 +74,7 @@ OPTIONS = {
     "minPartitions": "at least as many partitions of Spark, as far as there are offsets",
     "maxRecordsPerPartition": "the most offsets of a partition of Spark",
     "kafka.isolation.level": "read_uncommitted (the default), which reads aborted records too, or read_committed",
-    "table": "records (the default), or batches, segments, producers, transactions, findings: see below",
+    "table": "records (the default), or batches, segments, producers, transactions, findings, groups: see below",
 }
 WITHOUT_EFFECT = (
     "Other kafka. options, groupIdPrefix, kafkaConsumer.pollTimeoutMs, fetchOffset.numRetries and "
@@ -91,12 +91,14 @@ DIFFERENCES = (
     "null."
 )
 TABLES = (
-    'option("table", ...) gives what is known about the logs, with the columns of kdump.convert.tables: batches (every '
-    "header, and whether its checksum is right), segments (the rows of kdump stat), producers, transactions (one row "
-    "each, with its outcome) and findings (what kdump verify finds). Each copy of a topic-partition has rows of its "
-    "own; path tells them apart. Damage never fails such a query. With failOnDataLoss=false a path that cannot be read "
-    "is a warning. findings has those about the files of a log directory itself where no topics are chosen, but not "
-    "those for which kdump verify compares the partitions of a log directory with its checkpoints."
+    'option("table", ...) gives what is known about the logs, with the columns of kdump.convert.tables: batches '
+    "(every header, and whether its checksum is right), segments (the rows of kdump stat), producers, transactions "
+    "(one row each, with its outcome), findings (what kdump verify finds) and groups (what groups have committed, and "
+    "their lag, as kdump stat --by group says it; a row for each topic-partition of a group). Each copy of a topic- "
+    "partition has rows of its own; path tells them apart. groups are read by one task from all paths together. "
+    "Damage never fails such a query. With failOnDataLoss=false a path that cannot be read is a warning. findings has "
+    "those about the files of a log directory itself where no topics are chosen, but not those for which kdump verify "
+    "compares the partitions of a log directory with its checkpoints."
 )
 EXAMPLES = (
     'reader = spark.read.format("kdump").option("subscribe", "orders")',

@@ -9,16 +9,17 @@ from typing import Final, Literal
 import pyarrow as pa
 
 from kdump.convert.log_tables.batch_table import batch_table
+from kdump.convert.log_tables.group_table import group_rows
 from kdump.convert.log_tables.origin import Origin, readable
 from kdump.convert.log_tables.producer_table import producers_of
 from kdump.convert.log_tables.rows import TableRow, record_batches
 from kdump.convert.records.isolation import transactions_of
 from kdump.convert.records.log_slice import SlicedPartition, whole_log
 from kdump.convert.records.ordered_log import ordered_log
-from kdump.convert.tables import FINDINGS, PRODUCERS, SEGMENTS, TABLES, TRANSACTIONS, schema_of
+from kdump.convert.tables import FINDINGS, GROUPS, PRODUCERS, SEGMENTS, TABLES, TRANSACTIONS, schema_of
 from kdump.errors import SourceError
 from kdump.stat.row_builder import RowBuilder
-from kdump.stat.stat import stat_logs
+from kdump.stat.stat import Measured, stat_logs
 from kdump.stat.values import PartitionStatistics, StatOptions
 from kdump.storage.discovery import Found, Paths, discover, discover_whole
 from kdump.storage.file_store import absolute, is_directory
@@ -28,7 +29,7 @@ from kdump.verify.findings import Finding, finding_fields
 from kdump.verify.scan import VerifyOptions
 from kdump.verify.verify import verify_logs
 
-TableName = Literal["batches", "segments", "producers", "transactions", "findings"]
+TableName = Literal["batches", "segments", "producers", "transactions", "findings", "groups"]
 OnError = Callable[[SourceError], object]
 _FROM_SEGMENTS: Final = SEGMENTS.names[3:]
 
@@ -46,14 +47,15 @@ def table_reader(
 
     `table` is one of kdump.convert.tables.TABLES: `batches` (all headers with their checksums), `segments` (the rows of
     kdump stat), `producers` (the state at the log end, and what each wrote), `transactions` (one row each, with its
-    outcome), `findings` (what kdump verify finds). `columns`: some of its columns, in this order. `deep`: open the
+    outcome), `findings` (what kdump verify finds), `groups` (what groups have committed, as kdump stat --by group says
+    it; a row for each topic-partition of a group). `columns`: some of its columns, in this order. `deep`: open the
     records, for findings about them and for the number of records in compressed messages of magic 0 and 1.
 
     Rows come partition by partition, in the order of the log; each copy of a topic-partition has its own. Those of a
-    partition do not depend on the other paths, so that several readers can have a part of the partitions each;
-    findings about the files of a log directory itself come where that is named. What lies in a directory that a broker
-    set aside (`-delete`, `-stray`, `-future`) is left out of `batches`, `producers` and `transactions` unless it is
-    named.
+    partition do not depend on the other paths, so that several readers can have a part of the partitions each, but for
+    groups; findings about the files of a log directory itself come where that is named. What lies in a directory that a
+    broker set aside (`-delete`, `-stray`, `-future`) is left out of `batches`, `producers` and `transactions` unless it
+    is named.
     `on_error` gets what cannot be read, and reading goes on; without it, the SourceError is raised.
 
     Returns a pyarrow.RecordBatchReader. Raises ValueError for a name that there is not. Raises SourceError for what
@@ -104,6 +106,8 @@ class _Tables:
                 return record_batches(self._transactions(found), TRANSACTIONS)
             case "findings":
                 return record_batches(self.findings(found), FINDINGS)
+            case "groups":
+                return record_batches(group_rows(self._measured(found)), GROUPS)
 
     def _fail(self, error: SourceError) -> None:
         if self._on_error is None:
@@ -152,6 +156,14 @@ class _Tables:
                     "partition": of.partition,
                     **{name: _plain(fields[name]) for name in _FROM_SEGMENTS},
                 }
+
+    def _measured(self, found: Iterable[Found]) -> Iterator[Measured]:
+        options = StatOptions(groups=True, by_producer=False, max_batch_bytes=self._max_batch_bytes)
+        for item in stat_logs(found, options):
+            for error in (item,) if isinstance(item, SourceError) else item.errors:
+                self._fail(error)
+            if not isinstance(item, SourceError):
+                yield item
 
     def _producers(self, found: Iterable[Found]) -> Iterator[TableRow]:
         for each in self._ordered(found):
