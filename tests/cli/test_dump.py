@@ -59,7 +59,7 @@ RECORD_FIELDS = [
 ]
 CONTROL_FIELDS = ["control_type", "coordinator_epoch", "control_value"]
 DECODED_FIELDS = ["key_decoded", "value_decoded", "decode_problem"]
-DECODED_TOPICS = ("__consumer_offsets", "__transaction_state", "__cluster_metadata", "__share_group_state")
+DECODED_TOPICS = naming.INTERNAL_TOPICS
 GAP_FIELDS = ["type", "path", "position", "length", "reason"]
 SUMMARY_FIELDS = ["type", "schema", "command", "exit_status", "seconds"]
 

@@ -220,6 +220,24 @@ def test_the_groups_of_a_broker() -> None:
     assert (found["deleted"]["records"], found["deleted"]["tombstones"]) == (5, 3)
 
 
+def test_streams_and_share_groups_of_a_broker() -> None:
+    """Written by `Streams.java` and `Shares.java`, whose members stay."""
+    found = groups(FIXTURES / "groups")
+    streams, workers = found["streams"], found["workers"]
+    assert (streams["group_type"], streams["state"], len(streams["members"])) == ("streams", "Stable", 1)
+    topics = ["input", "input", "streams-counts-repartition", "streams-counts-repartition"]
+    assert [each["topic"] for each in streams["partitions"]] == topics
+    assert [each["lag"] for each in streams["partitions"]] == [0, 0, 0, 0]
+    # a member reads them
+    assert {each["expires_ms"] for each in streams["partitions"]} == {None}
+    assert {each["end_source"] for group in found.values() for each in group["partitions"]} == {"high-watermark"}
+    assert (workers["group_type"], workers["state"], len(workers["members"])) == ("share", "Stable", 1)
+    for each in workers["partitions"]:
+        complete = sum(each["delivery"].get(state, 0) for state in ("acknowledged", "archived"))
+        assert each["lag"] == each["end_offset"] - each["start_offset"] - complete
+    assert {each["member_id"] for each in workers["partitions"]} == {workers["members"][0]["member_id"]}
+
+
 @pytest.mark.parametrize("directory", ["killed", "restarted", "leader", "follower", "v0-offsets-0.9.0.1", "crash"])
 def test_log_directories_of_brokers(directory: str) -> None:
     result = measured(FIXTURES / directory)
