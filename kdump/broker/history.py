@@ -196,3 +196,23 @@ def common_history(histories: Sequence[History]) -> CommonHistory:
             break
         common = wider
     return CommonHistory(tuple(order), common, tuple(cuts))
+
+
+def replaced_from(before: Sequence[EpochEntry], after: Sequence[EpochEntry], offset: int) -> int | None:
+    """The first offset below `offset` from which on two states of one leader-epoch-checkpoint differ; None without one.
+
+    From there on the log was truncated, and other records have these offsets. Retention takes entries off at the
+    beginning, so what comes before the first entry of either is not compared.
+    """
+    if not before or not after or before == after:
+        return None
+    lowest = max(before[0].start_offset, after[0].start_offset)
+    borders = sorted({each.start_offset for each in (*before, *after) if each.start_offset > lowest} | {lowest})
+    for border in borders:
+        if border < offset and _last_epoch(before, border) != _last_epoch(after, border):
+            return border
+    return None
+
+
+def _last_epoch(entries: Sequence[EpochEntry], offset: int) -> int:
+    return max((each.epoch for each in entries if each.start_offset <= offset), default=UNDEFINED)

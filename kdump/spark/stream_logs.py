@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
+from kdump.broker.history import replaced_from
 from kdump.convert.ranges.cutting import RangeOfLog
 from kdump.convert.ranges.known_log import KnownLog
 from kdump.convert.ranges.stable_offset import stable_offset
@@ -23,6 +24,7 @@ from kdump.spark.source_losses import DataLoss
 from kdump.spark.source_planning import known_logs
 from kdump.spark.stream_options import EndAt, StreamOptions
 from kdump.storage.copies import epochs_of
+from kdump.storage.live import LookPace
 
 _Compared = TypeVar("_Compared")
 _ATTEMPTS: Final = 4
@@ -57,18 +59,14 @@ class LogFollower:
     """Looks at the logs again and again."""
 
     def __init__(self, options: StreamOptions, clock: Callable[[], float] = time.monotonic) -> None:
-        self._options, self._clock = options, clock
+        self._options, self._pace = options, LookPace(_QUIET, now=clock, cost=clock)
         self._logs: FollowedLogs = {}
-        self._next_look: float | None = None
 
     def look(self, *, now: bool = False) -> FollowedLogs:
         """The logs; those of the last look where that is a moment ago, unless `now`. Raises KdumpError."""
-        if self._next_look is not None and not now and self._clock() < self._next_look:
-            return self._logs
-        begun = self._clock()
-        self._logs = self._listed()
-        ended = self._clock()
-        self._next_look = ended + _QUIET * (ended - begun)
+        if now or self._pace.is_due:
+            with self._pace.look():
+                self._logs = self._listed()
         return self._logs
 
     def _listed(self) -> FollowedLogs:
@@ -95,7 +93,7 @@ class LogFollower:
         if self._options.end_at is EndAt.HIGH_WATERMARK:
             mark = log.reference.context.high_watermark
             if mark is None:
-                if self._next_look is not None and of not in self._logs:
+                if self._pace.looks and of not in self._logs:
                     return []
                 raise SourceOptionError(_NO_MARK.format(path=path, name=name))
             end = min(end, mark)
@@ -197,7 +195,7 @@ class LossWatch:
                 " records that come in their place have the same offsets"
             )
             return log.end
-        replaced = _diverges(self._epochs.get(of, ()), each.epochs, offset)
+        replaced = replaced_from(self._epochs.get(of, ()), each.epochs, offset)
         if replaced is not None:
             lost.append(
                 f"Partition {_name(of)} offset was changed from {offset} to {replaced}: leader-epoch-checkpoint says"
@@ -233,22 +231,3 @@ def _added(of: TopicPartition, each: FollowedLog, lost: list[str]) -> int:
 
 def _name(of: TopicPartition) -> str:
     return f"{of.topic}-{of.partition}"
-
-
-def _diverges(before: tuple[EpochEntry, ...], after: tuple[EpochEntry, ...], offset: int) -> int | None:
-    """The first offset below `offset` from which on two sets of leader epochs differ; None where none does.
-
-    Retention takes entries off at the beginning, so what comes before the first entry of either is not compared.
-    """
-    if not before or not after or before == after:
-        return None
-    lowest = max(before[0].start_offset, after[0].start_offset)
-    borders = sorted({each.start_offset for each in (*before, *after) if each.start_offset > lowest} | {lowest})
-    for border in borders:
-        if border < offset and _epoch_at(before, border) != _epoch_at(after, border):
-            return border
-    return None
-
-
-def _epoch_at(entries: tuple[EpochEntry, ...], offset: int) -> int:
-    return max((each.epoch for each in entries if each.start_offset <= offset), default=-1)

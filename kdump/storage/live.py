@@ -1,11 +1,12 @@
-"""Reading what a broker is writing: what is odd counts only where it is still there when it is read again.
+"""Reading what a broker is writing: how often to look, and what is odd counts only where it is still there later.
 
 Between two reads a segment can grow, roll, be cleaned or be deleted, and its companions with it.
 """
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from kdump.format import naming
@@ -43,3 +44,47 @@ def read_until_sound(
             return None
         found = following
     return found
+
+
+class LookPace:
+    """How often to look whether another process has written: after a pause of `factor` times what a look costs.
+
+    The pause has at least `least_seconds`. `now` and `cost` are clocks: of the time that passes, and of what a look
+    takes of it, such as the time of the processor.
+    """
+
+    def __init__(
+        self,
+        factor: float,
+        least_seconds: float = 0,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        cost: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._factor, self._least_seconds = factor, least_seconds
+        self._now, self._cost = now, cost
+        self._next = now()
+        self.looks = 0
+        """The looks that have ended."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the pause is over."""
+        return not self.looks or self._now() >= self._next
+
+    @property
+    def seconds_left(self) -> float:
+        """What is left of the pause."""
+        return max(0.0, self._next - self._now())
+
+    @contextmanager
+    def look(self) -> Iterator[None]:
+        """Measure a look. One that raises does not count."""
+        begun = self._cost()
+        yield
+        self.looks += 1
+        self._next = self._now() + max(self._least_seconds, self._factor * (self._cost() - begun))
+
+    def hurry(self) -> None:
+        """Look again after the shortest pause: the last look found something, so that what it cost says nothing."""
+        self._next = min(self._next, self._now() + self._least_seconds)

@@ -189,7 +189,8 @@ def test_a_scrub_says_what_is_new(spark: SparkSession, disks: Disks, tmp_path: P
 
 
 def test_follow(spark: SparkSession, tmp_path: Path) -> None:
-    from support.spark_stream import GrowingPartition, until_python_answers
+    from support.growing_partition import GrowingPartition
+    from support.spark_stream import until_python_answers
 
     log = GrowingPartition(tmp_path / "logs", "t", 0)
     for number in range(2):

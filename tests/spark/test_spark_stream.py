@@ -16,7 +16,8 @@ from kdump.errors import KdumpError
 from kdump.format.control import ControlType
 from kdump.log.builder import marker
 from kdump.log.records import DamageWarning
-from support.spark_stream import GrowingPartition, StreamQuery, as_json
+from support.growing_partition import GrowingPartition
+from support.spark_stream import StreamQuery, as_json
 
 if TYPE_CHECKING:
     pass
