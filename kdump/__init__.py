@@ -4,6 +4,7 @@
     for report in kdump.verify_logs(found): ...              the findings and counts of each partition
     files = kdump.log_files(["/data/kafka/topic-0"])         the log files alone
     for event in kdump.dump_logs(files, options, print): ... batches with their records, gaps, tails, in order
+    for event in kdump.follow_logs(paths, options, print, FollowOptions()): ...   the same as a broker writes them
     for plan in kdump.plan_recovery(found, options): ...     what a recovery would do, and what would be lost
     for result in kdump.recover_logs(found, options, how): ...   what was done; undo_recovery undoes it
     for each in kdump.stat_logs(found): ...                  the numbers of each partition and log directory
@@ -137,9 +138,11 @@ _MODULES = {
     ),
     "kdump.dump.dump": "DumpOptions dump_logs",
     "kdump.dump.events": (
-        "BatchEvent BatchRun CompanionDamage CompanionEntry DumpFailure EmptyIndex FileBegin FileEnd ImageLine "
-        "IndexReport NonConsecutiveOffsets NothingAtOffset ReportKind SanityCheckPassed StoredBytes TrailingBytes"
+        "BatchEvent BatchRun CompanionDamage CompanionEntry DumpFailure EmptyIndex FileBegin FileEnd FollowNote "
+        "ImageLine IndexReport LogChange NonConsecutiveOffsets NothingAtOffset OutputFlush ReportKind "
+        "SanityCheckPassed StoredBytes TrailingBytes"
     ),
+    "kdump.dump.follow.follow": "FollowOptions follow_logs",
     "kdump.dump.metadata_image": "ImageOptions dump_metadata_image",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}

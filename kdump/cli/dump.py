@@ -14,6 +14,7 @@ from kdump.cli import (
     decoding,
     exit_status,
     filters,
+    follow,
     formats,
     metadata_image,
     options,
@@ -21,7 +22,7 @@ from kdump.cli import (
 )
 from kdump.cli.exit_status import INTERRUPTED
 from kdump.dump.dump import DumpOptions, dump_logs
-from kdump.dump.events import CompanionDamage, DumpFailure, Event, NothingAtOffset
+from kdump.dump.events import DumpFailure, Event, StderrEvent
 from kdump.dump.record_count import counted
 from kdump.render import BYTE_FORMATS, BYTES_MODES, RECORD_FORMATS, Renderer, RenderOptions, renderer
 from kdump.render.base import StderrLine
@@ -90,6 +91,7 @@ from kdump.verify.findings import Severity
 )
 @filters.record_filters
 @value_decoding.schemas_option
+@follow.follow_options
 @click.option("--deep-iteration", is_flag=True, help="With --format kafka: also show records.")
 @click.option("--print-data-log", is_flag=True, help="With --format kafka: also show records, with key and value.")
 @click.option(
@@ -130,6 +132,7 @@ def command(**chosen: Any) -> int:
       kdump dump --at 1000 -n 1 topic-0/
       kdump dump --template '%o %k=%s\\n' topic-0/
       kdump dump --key order-17 --time 2026-11-21T14:00:2026-11-21T15:00 /var/lib/kafka/data
+      kdump dump --follow --records --offset 1000: topic-0/
       kdump dump --format kafka --print-data-log 00000000000000000000.log
 
     \b
@@ -166,6 +169,9 @@ def _events(chosen: dict[str, Any], on_damage: Callable[[Severity], None]) -> It
         events = at.events(chosen, wanted, on_damage)
         yield _tool_events(events, wanted) if kafka else events
         return
+    if chosen["follow"]:
+        yield follow.events(chosen, wanted, on_damage)
+        return
     with options.files(chosen, indexes=chosen["verify_index_only"] or chosen["index_sanity_check"]) as files:
         if kafka:
             from kdump.dump.kafka_tool.dump_log_segments import tool_files
@@ -186,7 +192,7 @@ def _tool_events(events: Iterator[Event], wanted: DumpOptions) -> Iterator[Event
         raise click.UsageError(str(error)) from None
 
 
-def _complain(message: DumpFailure | CompanionDamage | StderrLine | NothingAtOffset) -> bool:
+def _complain(message: StderrEvent | StderrLine) -> bool:
     """Write a message to standard error. Returns whether it says that something could not be shown."""
     match message:
         case DumpFailure(error):
@@ -205,6 +211,7 @@ def _check(chosen: dict[str, Any]) -> None:
     formats.check(chosen)
     at.check(chosen)
     metadata_image.check(chosen)
+    follow.check(chosen)
     kafka = chosen["format_name"] == "kafka"
     if chosen["batches"] and chosen["records"]:
         raise click.UsageError("--batches and --records exclude each other; without either both are shown")

@@ -253,13 +253,14 @@ def dump_messages(
     """The batches of a range, and what lies between them. Returns whether nothing was left out."""
     everything = options.everything
     selection = _selection(options)
-    start, kind, base_offset, source = messages
+    start, kind, base_offset, source, carry = messages
     runs = options.runs and options.records and everything and selection is None and not start
     walk = walk_of(
         kind,
         source,
         base_offset=base_offset,
         stop=None if options.max_bytes is None else max(0, options.max_bytes - start),
+        carry=carry,
         everything=True,
         max_batch_bytes=options.max_batch_bytes,
         rows=64,
@@ -338,7 +339,7 @@ def _claimed(item: Gap | Tail) -> int:
 
 def _stored(messages: MessageRange, position: int, length: int, claimed: int, options: DumpOptions) -> StoredBytes:
     """Bytes of the range; `position` counts from its beginning."""
-    start, kind, _, source = messages
+    start, kind, source = messages.position, messages.kind, messages.source
     read = reader_of(source)
 
     def read_at(at: int, size: int) -> bytes:

@@ -33,7 +33,7 @@ class FileBegin(NamedTuple):
 
     `read(position, size)` returns bytes of a log file until the file ends. It is None where the dump leaves batches
     out. `decoder` is that of the internal topic whose records are to be shown as messages, `value_decoder` that of the
-    records of any other topic.
+    records of any other topic. `again`: the file that ended last goes on.
     """
 
     file: LogFile
@@ -41,6 +41,7 @@ class FileBegin(NamedTuple):
     read: Callable[[int, int], bytes] | None
     decoder: "RecordDecoder | None" = None
     value_decoder: "ValueDecoder | None" = None
+    again: bool = False
 
 
 class BatchEvent(NamedTuple):
@@ -165,6 +166,63 @@ class NothingAtOffset(NamedTuple):
         return f"{self.path}: nothing has offset {end} yet, the log has the offsets {start} to {end - 1}"
 
 
+class LogChange(NamedTuple):
+    """What became of a log that is followed. The fields begin with its topic and partition, null where not known.
+
+    ==============  ================================================================================================
+    kind            further fields
+    ==============  ================================================================================================
+    truncated       offset: what was shown from it on is not in the log any more; other records come in its place
+    deleted         offset, log_start_offset: the records from the one up to the other were deleted before they were
+                    shown
+    partition_end   offset: the one after the last that was shown; the directory was deleted or renamed
+    ==============  ================================================================================================
+    """
+
+    path: str
+    kind: str
+    fields: "Fields"
+
+    @property
+    def text(self) -> str:
+        """The change in a sentence."""
+        offset = self._number("offset")
+        match self.kind:
+            case "truncated":
+                return f"truncated at offset {offset}: what was shown from there on is not in the log any more"
+            case "deleted":
+                last = self._number("log_start_offset") - 1
+                return f"the offsets {offset} to {last} were deleted before they were shown"
+            case _:
+                return f"the partition is gone; the next offset would have been {offset}"
+
+    @property
+    def message(self) -> str:
+        """The sentence, after the path."""
+        return f"{self.path}: {self.text}"
+
+    def _number(self, name: str) -> int:
+        value = self.fields[name]
+        assert isinstance(value, int)
+        return value
+
+
+class FollowNote(NamedTuple):
+    """What a follow waits for; a line for people."""
+
+    path: str
+    text: str
+
+    @property
+    def message(self) -> str:
+        """The line."""
+        return f"{self.path}: {self.text}"
+
+
+class OutputFlush(NamedTuple):
+    """A follow waits for more: everything up to here is to be written now."""
+
+
 class ReportKind(Enum):
     """What the two numbers of a pair of an `IndexReport` are: what the index says, and what was found."""
 
@@ -248,4 +306,10 @@ Event = (
     | ImageLine
     | Finding
     | RecordCount
+    | LogChange
+    | FollowNote
+    | OutputFlush
 )
+
+StderrEvent = DumpFailure | CompanionDamage | NothingAtOffset | FollowNote
+"""The events that belong on standard error."""

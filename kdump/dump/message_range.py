@@ -5,6 +5,7 @@ from typing import NamedTuple
 from kdump.format import kafka07
 from kdump.format.batch import LOG_OVERHEAD
 from kdump.format.naming import Kind
+from kdump.kernel.results import Carry
 from kdump.storage.source import Source
 from kdump.storage.walk import Tail, TailContent
 
@@ -12,13 +13,14 @@ from kdump.storage.walk import Tail, TailContent
 class MessageRange(NamedTuple):
     """Consecutive messages from `position` of a file; `kind` and `base_offset` are those of the log that they are from.
 
-    Positions in `source` count from the first message.
+    Positions in `source` count from the first message. `carry` is the state of a walk that ended before it.
     """
 
     position: int
     kind: Kind
     base_offset: int | None
     source: Source
+    carry: Carry | None = None
 
     def is_cut_off(self, tail: Tail) -> bool:
         """Whether the tail of the messages can be a message that is cut off.

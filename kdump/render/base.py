@@ -18,12 +18,11 @@ from kdump.render.output import Output
 if TYPE_CHECKING:
     from kdump.convert.results import ConvertFindings, ConvertSummary, OutputFile, PartitionConversion
     from kdump.dump.events import (
-        CompanionDamage,
-        DumpFailure,
         Event,
         IndexReport,
+        LogChange,
         NonConsecutiveOffsets,
-        NothingAtOffset,
+        StderrEvent,
         StoredBytes,
     )
     from kdump.format.batch import Batch
@@ -150,6 +149,10 @@ class Renderer(ABC):
     def image_line(self, path: Path, kind: str, fields: Fields) -> None:
         """Something of a metadata image, in the order of a tree."""
         self.entry(path, kind, fields)
+
+    def change(self, change: LogChange) -> None:
+        """What became of a log that is followed."""
+        self.entry(change.path, change.kind, change.fields)
 
     # ---- what only Kafka's dump tool shows
 
@@ -282,7 +285,7 @@ class Renderer(ABC):
 
     # ---- dumps
 
-    def show(self, events: Iterable[Event]) -> Iterator[DumpFailure | CompanionDamage | StderrLine | NothingAtOffset]:
+    def show(self, events: Iterable[Event]) -> Iterator[StderrEvent | StderrLine]:
         """Render the events of a dump as they come. Yields what belongs on standard error."""
         # verify renders too, and does not load what only a dump needs
         from kdump.dump import events as dump_events
@@ -294,6 +297,7 @@ class Renderer(ABC):
             DumpFailure,
             FileBegin,
             FileEnd,
+            FollowNote,
             NothingAtOffset,
             StoredBytes,
         )
@@ -315,7 +319,8 @@ class Renderer(ABC):
                 case FileBegin(file, topic_partition):
                     path, decoder, value_decoder = file.path, event.decoder, event.value_decoder
                     topic, partition = (None, None) if topic_partition is None else topic_partition
-                    self.begin(path)
+                    if not event.again:
+                        self.begin(path)
                 case Gap() | ForeignBatch() | SearchLimit():
                     self.gap(path, event)
                 case Tail():
@@ -326,7 +331,7 @@ class Renderer(ABC):
                     self.end(path)
                 case CompanionEntry(kind, fields):
                     self.entry(path, kind, fields)
-                case DumpFailure() | NothingAtOffset() | CompanionDamage():
+                case DumpFailure() | NothingAtOffset() | CompanionDamage() | FollowNote():
                     yield event
                 case dump_events.IndexReport() | dump_events.NonConsecutiveOffsets():
                     yield from self.report(event)
@@ -334,7 +339,7 @@ class Renderer(ABC):
                     self._show_line(event)
 
     def _show_line(self, event: Event) -> None:
-        """Render an event that is a line of its own."""
+        """Render an event of which a dump has few, or none."""
         from kdump.dump import events as dump_events
         from kdump.verify.findings import Finding
 
@@ -345,6 +350,10 @@ class Renderer(ABC):
                 self.finding(event)
             case dump_events.RecordCount(count):
                 self.record_count(count)
+            case dump_events.LogChange():
+                self.change(event)
+            case dump_events.OutputFlush():
+                self.flush()
             case dump_events.TrailingBytes():
                 self.trailing_bytes(event.path, event.size_bytes)
             case dump_events.EmptyIndex():
@@ -355,6 +364,10 @@ class Renderer(ABC):
     def record_count(self, records: int) -> None:
         """The number of records that a dump has found, in place of the records."""
         self.out.write(f"{records}\n")
+
+    def flush(self) -> None:
+        """Write everything that is buffered: the next value can come much later."""
+        self.out.flush()
 
     def close(self) -> None:
         """Write everything that is still buffered."""

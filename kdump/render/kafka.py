@@ -57,7 +57,7 @@ from kdump.render.base import Renderer, RenderOptions, StderrLine
 from kdump.render.escaping import Path, printable
 
 if TYPE_CHECKING:
-    from kdump.dump.events import CompanionDamage, Event, IndexReport, NothingAtOffset
+    from kdump.dump.events import Event, IndexReport, StderrEvent
     from kdump.format.json_types import Fields
     from kdump.format.producer_snapshot import ProducerEntry
     from kdump.storage.records import DecodedBatch
@@ -238,7 +238,7 @@ class KafkaRenderer(Renderer):
         self._lines = Lines("printable" if self.out.terminal else "raw", repair=_java_bytes)
         self._deep = options.deep_iteration or options.print_data_log
 
-    def show(self, events: Iterable[Event]) -> Iterator[DumpFailure | CompanionDamage | StderrLine | NothingAtOffset]:
+    def show(self, events: Iterable[Event]) -> Iterator[StderrEvent | StderrLine]:
         """Render the events of the tool. Yields messages for standard error in the words of the tool, if it has any."""
         from kdump.dump.events import CompanionDamage
 

@@ -17,7 +17,7 @@ from kdump.render.escaping import Path, shown_bytes, terminal_worth
 from kdump.render.sentences import gap_reason
 
 if TYPE_CHECKING:
-    from kdump.dump.events import CompanionDamage, DumpFailure, Event, NothingAtOffset
+    from kdump.dump.events import Event, StderrEvent
     from kdump.format.batch import Batch
     from kdump.format.internal_topics.decoded import RecordDecoder
     from kdump.format.json_types import Fields
@@ -63,7 +63,7 @@ class RecordRenderer(Renderer):
             for record in values(batch, records):
                 self.out.write(self.record_bytes(place, record))
 
-    def show(self, events: Iterable[Event]) -> Iterator[DumpFailure | CompanionDamage | StderrLine | NothingAtOffset]:
+    def show(self, events: Iterable[Event]) -> Iterator[StderrEvent | StderrLine]:
         """Render the records. Yields what belongs on standard error, with a message for all that is no record."""
         return super().show(_with_messages(events))
 
@@ -87,7 +87,7 @@ class RecordRenderer(Renderer):
 
 def _with_messages(events: Iterable[Event]) -> Iterator[Event]:
     """The events, with a message after each that the formats of records do not show."""
-    from kdump.dump.events import BatchEvent, CompanionDamage, DumpFailure, FileBegin
+    from kdump.dump.events import BatchEvent, CompanionDamage, DumpFailure, FileBegin, FollowNote, LogChange
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail, TailContent
     from kdump.verify.findings import Severity
 
@@ -107,6 +107,8 @@ def _with_messages(events: Iterable[Event]) -> Iterator[Event]:
                     sentence = f"{left} not shown"
                 reason = f"the batch at byte {batch.position} is damaged ({damage}); {sentence}"
                 yield CompanionDamage(path, Severity.ERROR, reason)
+            case LogChange():
+                yield FollowNote(event.path, event.text)
             case Gap() | ForeignBatch() | SearchLimit():
                 reason = f"{event.length} bytes at byte {event.position} are no batch ({gap_reason(event)})"
                 yield CompanionDamage(path, Severity.ERROR, reason)

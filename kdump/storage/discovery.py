@@ -49,11 +49,11 @@ def discover(
     does not. Below directories only known names count. Symbolic links are followed, and each directory is entered once.
     A file comes once, and not again with a directory that is named too. `standard_input` stands for the path -.
     """
-    named = list(_named(paths, standard_input))
-    directories = {_inode(item.status) for item in named if isinstance(item, _NamedPath) and item.is_directory}
-    single = any(isinstance(item, _NamedPath) and not item.is_directory for item in named)
+    named = list(named_paths(paths, standard_input))
+    directories = {_inode(item.status) for item in named if isinstance(item, NamedPath) and item.is_directory}
+    single = any(isinstance(item, NamedPath) and not item.is_directory for item in named)
     of_logs = {
-        _parent(item.path) for item in named if isinstance(item, _NamedPath) and naming.kind_of(item.path) is not None
+        _parent(item.path) for item in named if isinstance(item, NamedPath) and naming.kind_of(item.path) is not None
     }
     walk, highest, seen = _DirectoryWalk(directories), _HighestBaseOffsets(), set[_Inode | None]()
     for item in named:
@@ -105,7 +105,7 @@ def log_files(
     Files that are named come too, whatever they are. What cannot be read comes as a SourceError in its place.
     """
     walk, highest, seen = _DirectoryWalk(set()), _HighestBaseOffsets(), set[_Inode | None]()
-    for item in _named(paths, standard_input):
+    for item in named_paths(paths, standard_input):
         if isinstance(item, LogFile | SourceError):
             yield item
         elif not item.is_directory:
@@ -137,7 +137,7 @@ def _nothing(path: str, wanted: str = "log files") -> SourceError:
 # --- named paths ------------------------------------------------------------------------------------------------------
 
 
-class _NamedPath(NamedTuple):
+class NamedPath(NamedTuple):
     """A path that the user named, and its status."""
 
     path: str
@@ -159,7 +159,10 @@ class _NamedPath(NamedTuple):
         return LogFile(self.path, kind, base, base is None or base >= highest[os.path.dirname(self.path), log], size)
 
 
-def _named(paths: Paths, standard_input: LogFile | SourceError | None) -> Iterator[_NamedPath | LogFile | SourceError]:
+def named_paths(
+    paths: Paths, standard_input: LogFile | SourceError | None = None
+) -> Iterator[NamedPath | LogFile | SourceError]:
+    """Each path that is named, once; globs are expanded. `standard_input` stands for the path -."""
     several = [paths] if isinstance(paths, str | os.PathLike) else paths
     for path in dict.fromkeys(os.fspath(path) for path in several):
         if path == "-" and standard_input is not None:
@@ -168,7 +171,7 @@ def _named(paths: Paths, standard_input: LogFile | SourceError | None) -> Iterat
         for expanded in _expand(path):
             try:
                 store_of(expanded).refresh(expanded)
-                yield _NamedPath(expanded, status_of(expanded))
+                yield NamedPath(expanded, status_of(expanded))
             except (OSError, ValueError) as error:
                 yield unreadable(expanded, error)
 
@@ -225,7 +228,7 @@ def _alone(file: LogFile) -> Partition:
     )
 
 
-def _companion(item: _NamedPath, *, beside_logs: bool) -> Partition | NotALog:
+def _companion(item: NamedPath, *, beside_logs: bool) -> Partition | NotALog:
     """A companion that was named, with the log that it is compared with.
 
     `beside_logs`: logs of its directory were named too, and it comes with these.
@@ -237,7 +240,7 @@ def _companion(item: _NamedPath, *, beside_logs: bool) -> Partition | NotALog:
     if kind in _INDEXES:
         log = os.path.join(os.path.dirname(path), naming.segment_file_name(naming.base_offset_of(path) or 0, ".log"))
         try:
-            alone = _alone(_NamedPath(log, status_of(log)).file(Kind.LOG, _HighestBaseOffsets()))
+            alone = _alone(NamedPath(log, status_of(log)).file(Kind.LOG, _HighestBaseOffsets()))
         except OSError:
             return error
         beside = {each.kind: each for each in alone.segments[0][1:] if isinstance(each, LogFile) and each.kind is kind}

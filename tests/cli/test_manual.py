@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from typing import Any
 import click
 import pytest
 
-from kdump import cli
+from kdump import DumpOptions, FollowOptions, cli, follow_logs
 from kdump.cli import exit_status
 from kdump.convert.parquet.manifest import PartitionKey, removal_lines
 from kdump.convert.tables import RECORDS
@@ -26,7 +27,7 @@ from kdump.format import fetch
 from kdump.recover.plan import RecoverOptions, RecoveryResult
 from kdump.recover.summary import RecoveryTotals
 from kdump.recover.undo import Run, RunResult
-from kdump.render import renderer
+from kdump.render import RenderOptions, renderer
 from kdump.verify.findings import CATALOGUE
 from support import (
     build,
@@ -39,6 +40,7 @@ from support import (
     runbook_text,
 )
 from support.cases import each
+from support.growing_partition import GrowingPartition
 
 PAGES = manual.pages()
 NAMES = sorted(PAGES)
@@ -225,6 +227,28 @@ def test_every_column() -> None:
     assert RECORDS.names == [*manual_convert.COLUMNS]
 
 
+def fields_of_changes(directory: Path) -> dict[str, list[str]]:
+    """The fields of the lines that tell of changes to a log that is followed."""
+    log = GrowingPartition(directory, "t", 0)
+    for value in (b"a", b"b"):
+        log.append(value)
+    steps = iter([lambda: log.truncate(1), lambda: log.restart_at(5), *[lambda: None] * 9, log.delete])
+    out, seconds = io.BytesIO(), itertools.count()
+
+    def wait(_: float) -> None:
+        next(steps, lambda: None)()
+
+    follow = FollowOptions(wait, lambda: next(seconds))
+    with renderer("json", out, RenderOptions()) as lines:
+        assert list(lines.show(follow_logs(str(log.path), DumpOptions(), lambda severity: None, follow))) == []
+    found = [json.loads(line) for line in out.getvalue().splitlines()]
+    return {
+        line["type"]: [name for name in line if name not in ("type", "path")]
+        for line in found
+        if line["type"] not in ("batch", "record")
+    }
+
+
 AT = ("--at", "0", "-v", "0.log")
 RESULT = ("--type", "multifetch", "result")
 METADATA = ("--metadata-image", str(FIXTURES / "image"))
@@ -265,6 +289,7 @@ def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
         ran = [kdump.inside(command, "--format", "json", *how) for how in more_runs]
         for line in map(json.loads, [line for each in ran for line in each.lines]):
             found.setdefault(line["type"], [name for name in line if name not in ("type", "path")])
+        found |= fields_of_changes(tmp_path / "logs")
     if command == "verify":
         line = json.loads(kdump.inside(command, "--summary", "--format", "json", *paths).lines[0])
         found[line["type"]] = [name for name in line if name not in ("type", "path")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,7 @@ class GrowingPartition:
         base, batches = self._segments[-1]
         kept = [each for each in batches if each[1] <= offset]
         self._segments[-1] = base, kept
-        self._write(base, b"".join(data for *_, data in kept))
+        os.truncate(self._log(base), sum(len(data) for *_, data in kept))  # in place, as a broker does
         self.end = kept[-1][1] if kept else base
         for lost in [each for each in self.values if each >= self.end]:
             del self.values[lost]

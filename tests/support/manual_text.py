@@ -175,6 +175,10 @@ FETCH = {
         "unknown (-1), or the number"
     ),
 }
+CHANGE = {
+    "topic": "from the name of the directory; null where that is not a topic-partition",
+    "partition": "likewise",
+}
 DUMP_SUMMARY = {
     "schema": SCHEMA_WORDS,
     "command": "dump",
@@ -341,6 +345,24 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
         "decoded": ("These follow at the end of a record that is decoded (--decode, --schemas).", DECODED),
         "gap": ("Bytes between batches that are no batch.", GAP),
         "tail": ("Bytes after the last batch.", GAP),
+        "truncated": (
+            (
+                "With --follow: the log was truncated. What was shown from this offset on is not in it any more; the "
+                "records that come in its place follow. The path is that of the partition."
+            ),
+            {**CHANGE, "offset": "the first one that is not in the log any more"},
+        ),
+        "deleted": (
+            "With --follow: records were deleted before they were shown, by retention or by a broker's client.",
+            {**CHANGE, "offset": "the first one that was not shown", "log_start_offset": "the first one that is there"},
+        ),
+        "partition_end": (
+            (
+                "With --follow: the directory of the partition was deleted or renamed. Another one with its name is "
+                "another partition, and begins at its first offset."
+            ),
+            {**CHANGE, "offset": "the one after the last that was shown"},
+        ),
         **COMPANIONS,
         "read": ("With --at and --verbose: how the offset was found. The path is that of the segment.", READ),
         "message_set_send": (
@@ -536,6 +558,10 @@ EXAMPLES = {
         ),
         ("The record at offset 1000:", "kdump dump --at 1000 -n 1 topic-0/"),
         (
+            "What a running broker writes from offset 1000 on, as far as it is committed, until Ctrl-C:",
+            "kdump dump --follow --until high-watermark --offset 1000: topic-0/",
+        ),
+        (
             "What was written from a time on, and how it was found:",
             "kdump dump --at @2026-11-21T18:03:09Z -v topic-0/",
         ),
@@ -624,6 +650,20 @@ ABOUT = {
         (
             "A companion of a segment (an index, a producer snapshot, a checkpoint) is shown entry by entry "
             "where PATH names it."
+        ),
+        (
+            "With --follow what is there is shown, then each whole batch with a right checksum once it is on disk, a "
+            "moment later. Bytes at the end of the log that are no valid batch are waited for; with a valid batch "
+            "after them they are shown as a gap or as damage. New segments and new partitions below a directory are "
+            "followed, and what the log cleaner and retention do. A broker that is not the leader, or that was not "
+            "when it crashed, can truncate its log and get other records with the same offsets: that is said, and the "
+            "other records come. --until high-watermark shows only records that cannot be replaced any more; a broker "
+            "writes that offset every five seconds. KRaft snapshots and logs of Kafka 0.7 are not followed."
+        ),
+        (
+            "A look at one partition costs two calls of the system. kdump looks every 50 ms, and at many partitions as "
+            "often as one percent of a core allows; those that had something new a moment ago come first. "
+            "-n ends it with status 0, Ctrl-C with 130, and so does the end of the last partition that was named."
         ),
         (
             "With --at the log is read as a consumer reads it: from the batch that holds the offset, or the next batch "

@@ -43,6 +43,7 @@ from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
     from kdump.convert.results import ConvertSummary, PartitionConversion
+    from kdump.dump.events import LogChange
     from kdump.format.batch import Batch
     from kdump.format.json_types import Fields
     from kdump.format.record import Record
@@ -231,6 +232,10 @@ class TerminalRenderer(Renderer):
         for line in self._tree.lines(path, kind, fields):
             self._print(Text(line, style="bold" if not line.startswith((" ", "+", "-", "~")) else ""))
 
+    def change(self, change: LogChange) -> None:
+        self._flush_table()
+        self._print(Text(printable(change.message), style=BAD if change.kind == "truncated" else DOUBTFUL))
+
     def _with_times(self, kind: str, fields: Fields) -> Fields:
         """The fields of an entry with times for people in the place of milliseconds."""
         timestamp = fields.get("timestamp")
@@ -370,6 +375,10 @@ class TerminalRenderer(Renderer):
     def _last_line(self, sentence: str, *, clean: bool) -> None:
         self._flush_table()
         self._print(Text(sentence, style="bold" if clean else BAD))
+
+    def flush(self) -> None:
+        self._flush_table()
+        super().flush()
 
     def close(self) -> None:
         self._flush_table()

@@ -1,0 +1,46 @@
+"""Whether a file or directory has changed since it was read, by its status alone."""
+
+import os
+import time
+from typing import Final
+
+from kdump.storage.stamps import Stamp
+
+_SETTLED_NS: Final = 1_200_000_000
+"""A path that changed a shorter time ago counts as changed: a file system can give two changes the same time."""
+
+
+class PathWatch:
+    """The status of one path. A directory changes when a file in it is made, renamed or deleted."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.stamp: Stamp | None = None
+        """The status at the last `note`; None where there was nothing."""
+        self._is_settled = False
+
+    def has_changed(self) -> bool:
+        """Whether the path can have changed since the last `note`."""
+        return not self._is_settled or self._status() != self.stamp
+
+    def note(self) -> Stamp | None:
+        """Take the status. Call this before reading, so that what changes while it is read counts as changed."""
+        self.stamp = self._status()
+        self._is_settled = self.stamp is None or self.is_old
+        return self.stamp
+
+    def forget(self) -> None:
+        """Count as changed until the next `note`."""
+        self._is_settled = False
+
+    @property
+    def is_old(self) -> bool:
+        """Whether what the last `note` found had not changed for a while."""
+        return self.stamp is not None and abs(time.time_ns() - self.stamp.mtime_ns) > _SETTLED_NS
+
+    def _status(self) -> Stamp | None:
+        try:
+            status = os.stat(self.path)
+        except (OSError, ValueError):
+            return None
+        return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
