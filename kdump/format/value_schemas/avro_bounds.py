@@ -48,15 +48,16 @@ class AvroBounds:
     def __init__(self, schema: AvroType, named: Mapping[str, AvroType]) -> None:
         self._schema, self._named = schema, named
         self._weights: dict[str, int | None] = {}
+        self._has_decimals = False
         weight = self._weight(schema, MAX_DEPTH)
         self.is_light = weight is not None and weight <= LIGHT_VALUES
-        """Whether no value of the schema can be large."""
+        """Whether no value of the schema can hold many values. A decimal can have too many bytes for its digits."""
         self._data = b""
         self._at = self._left = 0
 
     def check(self, data: bytes) -> None:
         """Raises SchemaProblem for a value that has more fields or levels than one may have, or that is cut off."""
-        if self.is_light:
+        if self.is_light and (len(data) <= MAX_DECIMAL_BYTES or not self._has_decimals):
             return
         self._data, self._at, self._left = data, 0, LIGHT_VALUES + VALUES_PER_BYTE * len(data)
         self._skip(self._schema, MAX_DEPTH)
@@ -75,8 +76,11 @@ class AvroBounds:
                 return None if None in weights else 1 + max((each or 0 for each in weights), default=0)
             case {"type": "record" | "error", "fields": list(fields)}:
                 return _sum([self._weight(each["type"], depth - 1) for each in fields if isinstance(each, dict)])
-            case {"type": "array" | "map"} | {"logicalType": _}:
+            case {"type": "array" | "map"}:
                 return None
+            case {"logicalType": _}:
+                self._has_decimals = True
+                return 1
             case {"type": "enum" | "fixed"}:
                 return 1
             case {"type": inner}:

@@ -10,7 +10,7 @@ import math
 from base64 import b64encode
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from kdump.format.value_schemas.schemas import MAX_DEPTH, SchemaProblem
 
@@ -43,6 +43,12 @@ def json_like(value: object, limit: int = MAX_CHARACTERS) -> "FieldValue":
 def _json_like(value: object, depth: int, length: _Length) -> "FieldValue":
     if depth < 0:
         raise SchemaProblem(f"decoded, it has more than {MAX_DEPTH} levels")
+    kind = type(value)  # the usual ones first: this runs for every field of every record
+    if kind is str:
+        length.take(len(cast(str, value)))
+        return _text(cast(str, value))
+    if kind is dict:
+        return _object(cast("dict[object, object]", value), depth - 1, length)
     match value:
         case None | bool():
             length.take(0)
@@ -65,20 +71,26 @@ def _json_like(value: object, depth: int, length: _Length) -> "FieldValue":
             length.take(_MOST_DIGITS)
             return _plain_decimal(value)
         case Mapping():
-            found: dict[str, FieldValue] = {}
-            for name, each in value.items():
-                if not isinstance(name, str):
-                    raise SchemaProblem(f"a name of type {type(name).__name__}: JSON has strings")
-                length.take(len(name))
-                found[_text(name)] = _json_like(each, depth - 1, length)
-            return found
+            return _object(value, depth - 1, length)
         case list() | tuple():
             length.take(0)
             return [_json_like(each, depth - 1, length) for each in value]
     raise SchemaProblem(f"a value of type {type(value).__name__}: JSON has none")
 
 
+def _object(value: Mapping[object, object], depth: int, length: _Length) -> "FieldValue":
+    found: dict[str, FieldValue] = {}
+    for name, each in value.items():
+        if not isinstance(name, str):
+            raise SchemaProblem(f"a name of type {type(name).__name__}: JSON has strings")
+        length.take(len(name))
+        found[_text(name)] = _json_like(each, depth, length)
+    return found
+
+
 def _text(value: str) -> str:
+    if value.isascii():
+        return str(value)
     try:
         value.encode()
     except UnicodeEncodeError:
