@@ -22,6 +22,7 @@ from kdump.stat.stat import stat_logs
 from kdump.stat.topic_settings import SETTING_NAMES, CleanerSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.values import StatOptions
 from kdump.storage.file_store import parent_of, real
+from kdump.verify.display import FindingDisplay
 from kdump.verify.findings import Severity
 
 SECTIONS = {
@@ -335,7 +336,9 @@ def _reports(chosen: dict[str, Any]) -> ReportOptions:
 
 
 def _look(chosen: dict[str, Any]) -> RenderOptions:
-    return RenderOptions(color=options.use_color(chosen["color"]), totals=not chosen["quiet"])
+    level = Severity.INFO if chosen["format_name"] == "json" else Severity.WARNING
+    display = FindingDisplay(level, folds=chosen["format_name"] != "json")
+    return RenderOptions(color=options.use_color(chosen["color"]), totals=not chosen["quiet"], display=display)
 
 
 def _measured(

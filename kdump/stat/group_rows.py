@@ -241,17 +241,21 @@ class GroupCollector:
 def _ahead(group: GroupStatistics, each: GroupPartition) -> Finding:
     assert each.end is not None
     committed = each.start_offset if each.committed_offset is None else each.committed_offset
+    assert committed is not None
+    log_end = each.end.log_end_offset
     return make_finding(
         "group/ahead",
         group.path,
         0,
         0,
         offset=committed,
+        severity=Severity.INFO if committed <= log_end else None,
         group=group.group_id,
         topic=each.topic,
         partition=each.partition,
         end=each.end.offset,
         end_source=each.end.source.value,
+        log_end=log_end if committed <= log_end else None,
     )
 
 

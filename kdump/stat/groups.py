@@ -29,10 +29,14 @@ class EndSource(StrEnum):
 
 
 class PartitionEnd(NamedTuple):
-    """The offset up to which a partition can be consumed, and where it comes from."""
+    """The offset up to which a partition can be consumed, and where it comes from.
+
+    `log_end_offset` is the highest one of the copies.
+    """
 
     offset: int
     source: EndSource
+    log_end_offset: int
 
 
 class GroupPartition(NamedTuple):
@@ -123,14 +127,18 @@ class GroupFold:
         `leader_epoch` is its last one, -1 without one.
         """
         known = self._ends.get(of)
+        ends = [each for each in (known and known.log_end_offset, log_end_offset, high_watermark) if each is not None]
+        highest = max(ends, default=0)
         if high_watermark is not None:
             if known is None or known.source is EndSource.LOG_END or known.offset < high_watermark:
-                self._ends[of] = PartitionEnd(high_watermark, EndSource.HIGH_WATERMARK)
+                known = PartitionEnd(high_watermark, EndSource.HIGH_WATERMARK, highest)
         elif log_end_offset is not None and (known is None or known.source is EndSource.LOG_END):
             order = leader_epoch, log_end_offset
             if order > self._epochs.get(of, (-2, -1)):
                 self._epochs[of] = order
-                self._ends[of] = PartitionEnd(log_end_offset, EndSource.LOG_END)
+                known = PartitionEnd(log_end_offset, EndSource.LOG_END, highest)
+        if known is not None:
+            self._ends[of] = known._replace(log_end_offset=highest)
 
     def add_coordinator(self, found: CoordinatorStatistics) -> None:
         """Add the coordinator of a partition of an internal topic."""

@@ -99,6 +99,10 @@ def test_a_lag_is_never_below_0(tmp_path: Path) -> None:
     assert finding.message == "group g has committed offset 9 of orders-0, whose log-end is 3"
     log(tmp_path, "orders-0", plain(9))
     assert measured(tmp_path).group_findings.findings == ()
+    checkpoint(tmp_path, {"orders-0": 2})
+    (finding,) = measured(tmp_path).group_findings.findings
+    assert (finding.severity.word, finding.data["end"], finding.data["log_end"]) == ("info", 2, 9)
+    assert finding.message.endswith("2; its log ends at 9, so that the stored high watermark is an old one")
 
 
 def test_damage_in_the_log_of_a_coordinator(tmp_path: Path) -> None:
@@ -172,7 +176,8 @@ def test_ends_of_several_copies() -> None:
     expected = [(9, "log-end"), (7, "log-end"), (8, "log-end"), (5, "high-watermark")] + [(6, "high-watermark")] * 2
     for copy, (offset, source) in zip(copies, expected, strict=True):
         fold.add_end(of, *copy)
-        assert fold._ends[of] == PartitionEnd(offset, EndSource(source))
+        assert fold._ends[of][:2] == (offset, EndSource(source))
+    assert fold._ends[of] == PartitionEnd(6, EndSource.HIGH_WATERMARK, 20)
 
 
 def test_share_groups(tmp_path: Path) -> None:
@@ -263,6 +268,14 @@ def test_the_command(kdump: Any, tmp_path: Path) -> None:
         assert (b"group/ahead" in ran.out) == (form != "csv")
     ran = kdump.inside("stat", "--by", "group_partition", "--sort", "committed_offset", "--format", "csv", ".")
     assert [line.split(",")[2] for line in ran.lines[1:]] == ["h", r"g\x1b[31m"]
+
+
+def test_a_person_does_not_see_that_a_stored_high_watermark_is_old(kdump: Any, tmp_path: Path) -> None:
+    log(tmp_path, "orders-0", plain(10))
+    log(tmp_path, "__consumer_offsets-0", commits(("g", "orders", 0, 4)))
+    checkpoint(tmp_path, {"orders-0": 3})
+    assert b"group/ahead" not in kdump.inside("stat", "--by", "group", ".").out
+    assert b"group/ahead" in kdump.inside("stat", "--by", "group", "--format", "json", ".").out
 
 
 def test_damage_is_status_1(kdump: Any, tmp_path: Path) -> None:

@@ -359,7 +359,8 @@ ABOUT = [
     ),
     (
         "Two findings are about groups. group/ahead: an offset lies beyond the end of its partition, because records "
-        "were lost or the stored high watermark is older. group/unread, an error: the log of a coordinator is damaged, "
+        "were lost; where the log goes as far as the offset, only the stored high watermark is old, which is info and "
+        "shown in JSON alone. group/unread, an error: the log of a coordinator is damaged, "
         "or holds records that cannot be decoded, so that what is said of groups may be out of date."
     ),
     (

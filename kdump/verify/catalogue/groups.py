@@ -7,11 +7,14 @@ ENTRIES = (
         "group/ahead",
         Severity.WARNING,
         "A committed offset lies beyond the end of the partition",
-        "group {group} has committed offset {offset} of {topic}-{partition}, whose {end_source} is {end}",
         (
-            "The partition lost records that were consumed, or its directory is older than that of the coordinator. "
-            "After a crash the stored high watermark can be a few seconds old. A consumer whose offset is out of range "
-            "starts where auto.offset.reset says."
+            "group {group} has committed offset {offset} of {topic}-{partition}, whose {end_source} is {end}"
+            "{log_end:?; its log ends at #, so that the stored high watermark is an old one|}"
+        ),
+        (
+            "The partition lost records that were consumed, or its directory is older than that of the coordinator. A "
+            "consumer whose offset is out of range starts where auto.offset.reset says. A broker stores the high "
+            "watermark every few seconds: where the log goes as far as the offset, this is info."
         ),
         "A broker does not compare the two.",
         "OffsetMetadataManager, ReplicaManager.checkpointHighWatermarks",
