@@ -83,7 +83,7 @@ class ImageTree:
         indent = "  " * section.depth
         name = self._label(section.name, fields)
         if kind in ("configuration", "client_quota"):
-            text = next(words({name: shown["value"]}, mode=self._mode)) if name else ""
+            text = next(words({name: fields["value"]}, mode=self._mode))
         else:
             text = " ".join(filter(None, (name, self._words(shown))))
         yield f"{indent}{text}{' UNCOMMITTED' if fields.get('uncommitted') else ''}"

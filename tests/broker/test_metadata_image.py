@@ -122,7 +122,7 @@ def test_a_broker_comes_and_goes() -> None:
 
 
 @given(st.integers(0, 1 << 32), st.integers(0, 60))
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(40))
 def test_a_snapshot_and_the_log_after_it_are_the_log_alone(
     tmp_path_factory: pytest.TempPathFactory, seed: int, end: int
 ) -> None:

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import io
 import json
+import random
 import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kdump.broker.metadata_image.image_entries import REDACTED
+from kdump.dump.events import CompanionDamage
+from kdump.dump.metadata_image import ImageOptions, dump_metadata_image
+from kdump.render import RenderOptions, renderer
 from support import build
-from support.metadata_logs import batch_of, change, snapshot, snapshot_name, uuid_of, write_log
+from support.laws import examples
+from support.metadata_logs import (
+    History,
+    batch_of,
+    change,
+    snapshot,
+    snapshot_name,
+    uuid_of,
+    value_of,
+    write_log,
+)
 
 IMAGE = str(Path(__file__).resolve().parents[2] / "fixtures" / "image")
 SECRETS = ("jaas-secret", "plugin-secret", "a fixed salt", "Si6WvcM1TZmht_wLOUEptA", "Vu1VK8BVSwiO0rTrdbBLUw")
@@ -159,6 +176,35 @@ def test_names_from_the_log_do_not_reach_the_terminal_raw(kdump: Any, tmp_path: 
         found = kdump.inside("dump", "--metadata-image", "--secrets", "--format", style, directory)
         assert b"\x1b" not in found.out + found.err
         assert b"\x07" not in found.out
+
+
+def test_an_empty_value_is_shown(kdump: Any, tmp_path: Path) -> None:
+    empty = change("ConfigRecord", resourceType=2, resourceName="", name="", value="")
+    found = kdump.inside("dump", "--metadata-image", str(write_log(tmp_path / "__cluster_metadata-0", [empty])))
+    at = found.lines.index("configurations")
+    assert found.lines[at + 1 : at + 3] == ["  topic (default)", '    ""=redacted']
+    shown = kdump.inside("dump", "--metadata-image", "--secrets", str(tmp_path / "__cluster_metadata-0"))
+    assert '    ""=""' in shown.lines
+
+
+@given(st.integers(0, 1 << 32), st.sampled_from(["text", "terminal", "json"]))
+@settings(max_examples=examples(30))
+def test_any_bytes_in_records_make_an_image(tmp_path_factory: pytest.TempPathFactory, seed: int, style: str) -> None:
+    rng = random.Random(seed)
+    values = [bytearray(value_of(item)) for item in History(rng).sound(25)]
+    for value in values:
+        for _ in range(rng.randrange(3)):
+            value[rng.randrange(len(value))] = rng.choice((0, 1, 2, 0x1B, 0x7F, 0x80, 0xFF))
+    directory = write_log(tmp_path_factory.mktemp("any") / "__cluster_metadata-0", list(map(bytes, values)))
+    out = io.BytesIO()
+    wanted = ImageOptions(diff=(rng.randrange(9), None) if seed % 2 else None)
+    with renderer(style, out, RenderOptions(color=False)) as shown:
+        for message in shown.show(dump_metadata_image(str(directory), wanted, lambda _: None)):
+            assert isinstance(message, CompanionDamage)
+    assert b"\x1b" not in out.getvalue()
+    assert b"scram-secret" not in out.getvalue()
+    if style == "json":
+        assert [json.loads(line) for line in out.getvalue().splitlines()]
 
 
 @pytest.mark.parametrize(

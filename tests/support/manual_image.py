@@ -172,7 +172,8 @@ ABOUT = (
         "Damage in the log ends the image before it, unless a later snapshot has what it hides. "
         "What no snapshot proves to be committed is marked, unless the log is that of the only voter. "
         "Values that Kafka takes for secrets are shown as redacted: passwords, configurations that it does not know, "
-        "SCRAM credentials and the ids of delegation tokens. --secrets shows them."
+        "SCRAM credentials and the ids of delegation tokens. --secrets shows them. "
+        "Without --metadata-image, records are shown as they are stored, secrets included."
     ),
     "--diff A:B shows what the records after A up to B changed in the image.",
 )
