@@ -83,11 +83,11 @@ from kdump.verify.findings import Severity
 @click.option(
     "--decode",
     type=value_decoding.DecodeParam(),
-    metavar="WORD",
+    metavar=f"[{'|'.join((*value_decoding.DECODE_WORDS, 'NAME'))}]",
     default="auto",
     show_default=True,
     help="Show the messages in the records of internal topics: auto by the name of the directory, none not at all, or"
-    " of one topic whatever the name. Or the name of an entry point of the group kdump.decoders, which decodes values.",
+    " of one topic whatever the name. NAME is an entry point of the group kdump.decoders, which decodes values.",
 )
 @filters.record_filters
 @value_decoding.schemas_option

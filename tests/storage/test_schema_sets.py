@@ -31,6 +31,7 @@ from support.schema_values import (
     ORDER_DATA,
     REGISTRY,
     Pair,
+    Schemas,
     key_of,
     line_schema,
     log_of,
@@ -255,6 +256,18 @@ def test_a_schema_with_imports_is_compiled() -> None:
     value = decoder.decode(None, wire(3, LINE_PATH + LINE_BYTES), ()).value
     assert value is not None
     assert (value.origin["name"], value.data) == ("shop.Line", LINE_DATA)
+
+
+def test_a_schema_imports_what_a_registry_has_itself() -> None:
+    text = """syntax = "proto3"; import "confluent/meta.proto"; import "confluent/type/decimal.proto";
+    option (confluent.file_meta).doc = "d";
+    message Price { option (confluent.message_meta).tags = "t";
+      confluent.type.Decimal price = 1 [(confluent.field_meta) = {params: [{key: "precision", value: "9"}]}];
+      enum Kind { option (confluent.enum_meta).doc = "k"; NONE = 0 [(confluent.enum_value_meta).doc = "n"]; } }"""
+    decoder = SchemaDecoder(Schemas({1: ValueSchema("PROTOBUF", text)}), Protoc())
+    value = decoder.decode(None, wire(1, b"\0\x0a\x04\x0a\x02\x04\xce"), ()).value
+    assert value is not None
+    assert value.data == {"price": {"value": b"\x04\xce"}}
 
 
 def test_what_is_no_schema_has_the_message_of_the_compiler() -> None:

@@ -16,6 +16,23 @@ _MOST_FAILURES: Final = 8
 _LARGEST_RESULT: Final = 16 << 20
 _OWN_FILE: Final = "kdump-value-schema.proto"
 _LONGEST_NAME: Final = 200
+_WITHOUT_REFERENCE: Final = {
+    "confluent/meta.proto": (
+        'syntax = "proto3"; package confluent; import "google/protobuf/descriptor.proto";'
+        " message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }"
+        + "".join(
+            f" extend google.protobuf.{of}Options {{ Meta {name}_meta = 1088; }}"
+            for of, name in {
+                "File": "file", "Message": "message", "Field": "field", "Enum": "enum", "EnumValue": "enum_value",
+            }.items()
+        )
+    ),
+    "confluent/type/decimal.proto": (
+        'syntax = "proto3"; package confluent.type;'
+        " message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }"
+    ),
+}  # fmt: skip
+"""Files that schemas import without a reference: a registry has them itself, as it has those of google/protobuf."""
 _PROGRAM: Final = f"""
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_CPU, ({TIME_LIMIT_S}, {TIME_LIMIT_S}))
@@ -42,7 +59,8 @@ class Protoc:
         try:
             with tempfile.TemporaryDirectory(prefix="kdump-") as folder:
                 texts = (of.text for of in schema.references)
-                for name, text in [(_OWN_FILE, schema.text), *zip(names, texts, strict=True)]:
+                known = [each for each in _WITHOUT_REFERENCE.items() if each[0] not in names]
+                for name, text in [(_OWN_FILE, schema.text), *zip(names, texts, strict=True), *known]:
                     path = os.path.join(folder, name)
                     os.makedirs(os.path.dirname(path), exist_ok=True)
                     with open(path, "x", encoding="utf-8", errors="replace") as file:
