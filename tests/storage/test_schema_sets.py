@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from kdump.errors import SourceError
 from kdump.format.value_schemas.schemas import NamedSchema, SchemaProblem, ValueSchema
 from kdump.format.value_schemas.value_decoder import SchemaDecoder
-from kdump.storage.value_schemas import protoc
-from kdump.storage.value_schemas.chosen_schemas import SchemaDecoders, schemas_at
+from kdump.storage.value_schemas import chosen_schemas, protoc
+from kdump.storage.value_schemas.chosen_schemas import CurrentSchemas, SchemaDecoders, schemas_at
 from kdump.storage.value_schemas.folder import SchemaFolder, imports_in
 from kdump.storage.value_schemas.protoc import Protoc
 from kdump.storage.value_schemas.schemas_topic import TopicSchemas, read_topic
@@ -246,6 +246,40 @@ def test_auto_says_once_that_a_disk_has_no_schemas(tmp_path: Path) -> None:
     value = known.decode(None, wire(1, ORDER_BYTES), ()).value
     assert value is not None
     assert value.data == ORDER_DATA
+
+
+def test_schemas_that_are_registered_later(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while a log is followed. At most once a second, and only where files have changed, are they read again."""
+    directory = write_log(tmp_path / "_schemas-0", REGISTRY)
+    read: list[str] = []
+
+    def counted(path: str) -> Any:
+        read.append(path)
+        return schemas_at(path)
+
+    for path, change in (
+        (
+            directory,
+            lambda: (directory / "00000000000000000099.log").write_bytes(log_of([registered("x", 1, 9, '"int"')], 99)),
+        ),
+        (folder, lambda: (folder / "9.avsc").write_text('"int"')),
+    ):
+        now = [100.0]
+        monkeypatch.setattr(chosen_schemas.time, "monotonic", lambda now=now: now[0])
+        decoder = SchemaDecoder(CurrentSchemas(str(path), counted), Protoc())
+        read.clear()
+        for _ in range(3):
+            assert decoder.decode(None, wire(9, b"\x02"), ()).problem is not None
+        now[0] += 2
+        assert decoder.decode(None, wire(9, b"\x02"), ()).problem is not None
+        assert not read
+        change()
+        assert decoder.decode(None, wire(9, b"\x02"), ()).problem is not None
+        now[0] += 2
+        value = decoder.decode(None, wire(9, b"\x02"), ()).value
+        assert value is not None
+        assert value.data == 1
+        assert read == [str(path)]
 
 
 # ---- the compiler

@@ -128,7 +128,7 @@ class SchemaDecoder:
         """The key, if it was written with a schema: other keys, such as numbers, can begin with the same bytes."""
         try:
             wire = parse(key, KEY_HEADER, headers)
-            if not wire.in_header:
+            if not wire.in_header and wire.schema not in self._readers:
                 self._schema(wire.schema)
         except SchemaProblem:
             return None
@@ -147,18 +147,15 @@ class SchemaDecoder:
     def _reader(self, of: int | UUID) -> _SchemaReader:
         found = self._readers.get(of)
         if found is None:
+            schema = self._schema(of)  # an unknown one may be known later, while a log is followed
             if len(self._readers) == _KEPT_READERS:
                 del self._readers[next(iter(self._readers))]
-            found = self._readers[of] = self._new_reader(of)
+            found = self._readers[of] = self._new_reader(of, schema)
         if isinstance(found, SchemaProblem):
             raise SchemaProblem(str(found))
         return found
 
-    def _new_reader(self, of: int | UUID) -> _SchemaReader | SchemaProblem:
-        try:
-            schema = self._schema(of)
-        except SchemaProblem as error:
-            return error
+    def _new_reader(self, of: int | UUID, schema: ValueSchema) -> _SchemaReader | SchemaProblem:
         if missing := missing_packages(schema.schema_type):
             what = (
                 f"{' and '.join(missing)} are not installed" if len(missing) > 1 else f"{missing[0]} is not installed"

@@ -1,18 +1,22 @@
 """Chooses the schemas of a log: those of a folder, of a topic, or of the topic `_schemas` on the same disk."""
 
 import os
+import time
+from collections.abc import Callable
 from typing import Final
+from uuid import UUID
 
 from kdump.errors import SourceError
 from kdump.format.naming import Kind, TopicPartition, kind_of
-from kdump.format.value_schemas.schemas import SchemaSet
+from kdump.format.value_schemas.schemas import SchemaProblem, SchemaSet, ValueSchema
 from kdump.format.value_schemas.value_decoder import SchemaDecoder
-from kdump.storage.file_store import absolute, is_directory, names_in, parent_of
+from kdump.storage.file_store import absolute, is_directory, names_in, parent_of, status_of
 from kdump.storage.value_schemas.folder import SchemaFolder
 from kdump.storage.value_schemas.protoc import Protoc
 from kdump.storage.value_schemas.schemas_topic import TOPIC, TopicSchemas, read_topic
 
 AUTO: Final = "auto"
+LOOK_S: Final = 1.0
 _DIRECTORY: Final = f"{TOPIC}-0"
 
 
@@ -30,6 +34,57 @@ def schemas_at(path: str) -> SchemaSet:
     return read_topic(path) if any(kind_of(name) is Kind.LOG for name in names) else SchemaFolder(path)
 
 
+class CurrentSchemas:
+    """The schemas at a path, which are read again where one is not known and the files have changed."""
+
+    def __init__(self, path: str, read: Callable[[str], SchemaSet] = schemas_at) -> None:
+        """Raises SourceError, see `schemas_at`."""
+        self._path, self._read = path, read
+        self._stamp = self._stamp_now()
+        self._looked_at = time.monotonic()
+        self._schemas = read(path)
+
+    def by_id(self, schema_id: int) -> ValueSchema:
+        try:
+            return self._schemas.by_id(schema_id)
+        except SchemaProblem:
+            if not self._is_read_again():
+                raise
+        return self._schemas.by_id(schema_id)
+
+    def by_guid(self, guid: UUID) -> ValueSchema:
+        try:
+            return self._schemas.by_guid(guid)
+        except SchemaProblem:
+            if not self._is_read_again():
+                raise
+        return self._schemas.by_guid(guid)
+
+    def _is_read_again(self) -> bool:
+        """Look at most once in LOOK_S seconds: each record can have an id that is not known."""
+        if (now := time.monotonic()) - self._looked_at < LOOK_S:
+            return False
+        self._looked_at = now
+        if (stamp := self._stamp_now()) == self._stamp:
+            return False
+        try:
+            self._schemas = self._read(self._path)
+        except SourceError:
+            return False
+        self._stamp = stamp
+        return True
+
+    def _stamp_now(self) -> tuple[tuple[str, int, float], ...]:
+        """The names, sizes and times of the files, of a log directory those of the topic."""
+        topic = os.path.join(self._path, _DIRECTORY)
+        path = topic if is_directory(topic) else self._path
+        try:
+            found = [(name, status_of(os.path.join(path, name))) for name in names_in(path)]
+        except (OSError, ValueError):
+            return ()
+        return tuple(sorted((name, status.st_size, status.st_mtime) for name, status in found))
+
+
 class SchemaDecoders:
     """The decoders of logs with schemas; `where` is a path for `schemas_at`, or `auto`.
 
@@ -43,7 +98,7 @@ class SchemaDecoders:
         self._compiler = Protoc()
         self._decoders: dict[str, SchemaDecoder] = {}
         if where != AUTO:
-            self._decoders[where] = SchemaDecoder(schemas_at(where), self._compiler)
+            self._decoders[where] = SchemaDecoder(CurrentSchemas(where), self._compiler)
 
     def of(self, path: str, topic_partition: TopicPartition | None) -> SchemaDecoder | None:
         """The decoder of the records of the log file at `path`. Raises SourceError, see above."""
@@ -61,11 +116,11 @@ class SchemaDecoders:
         return self._decoders[where]
 
     @staticmethod
-    def _beside(log_directory: str) -> TopicSchemas:
+    def _beside(log_directory: str) -> CurrentSchemas:
         path = os.path.join(log_directory, _DIRECTORY)
         if not is_directory(path):
             raise SourceError(
                 f"{log_directory}: no {_DIRECTORY} here, so no schemas: --schemas takes the path of a copy of it,"
                 " or of a folder with schema files"
             )
-        return read_topic(path)
+        return CurrentSchemas(path, read_topic)
