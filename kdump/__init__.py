@@ -136,13 +136,16 @@ _MODULES = {
         "ConvertFindings ConvertSummary ConvertTotals DamagedLog LeftOutCounts OutputFile PartitionConversion "
         "SkippedRange"
     ),
-    "kdump.dump.dump": "DumpOptions dump_logs",
+    "kdump.dump.dump": "dump_logs",
+    "kdump.dump.dump_options": "DumpOptions",
     "kdump.dump.events": (
         "BatchEvent BatchRun CompanionDamage CompanionEntry DumpFailure EmptyIndex FileBegin FileEnd FollowNote "
-        "ImageLine IndexReport LogChange NonConsecutiveOffsets NothingAtOffset OutputFlush ReportKind "
-        "SanityCheckPassed StoredBytes TrailingBytes"
+        "ImageLine IndexReport LogChange NonConsecutiveOffsets NothingAtOffset OutputFlush RecordCount "
+        "ReportKind SanityCheckPassed StoredBytes TrailingBytes"
     ),
+    "kdump.dump.filters": "BytesPattern HeaderPattern PatternKind ProducerPattern RecordPredicates",
     "kdump.dump.follow.follow": "FollowOptions follow_logs",
+    "kdump.dump.log_end": "FromEnd",
     "kdump.dump.metadata_image": "ImageOptions dump_metadata_image",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}

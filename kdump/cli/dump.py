@@ -50,10 +50,10 @@ from kdump.verify.findings import Severity
 @click.option(
     "--offset",
     "offsets",
-    type=options.OffsetRangeParam(),
+    type=filters.OffsetsFromEndParam(),
     default=None,
     metavar="A:B",
-    help="Show only offsets from A up to B, without B.",
+    help="Show only offsets from A up to B, without B; -N is N before the end of the log, as in -100:.",
 )
 @click.option(
     "-n",
@@ -241,7 +241,8 @@ def _dump_options(chosen: dict[str, Any]) -> DumpOptions:
     kafka = chosen["format_name"] == "kafka"
     return DumpOptions(
         records=chosen["deep_iteration"] or decoding.prints_data(chosen) if kafka else not chosen["batches"],
-        offsets=chosen["offsets"] or (None, None),
+        offsets=filters.offsets(chosen),
+        from_end=filters.from_end(chosen),
         limit=chosen["count"],
         force=chosen["force"] or kafka,
         max_bytes=chosen["max_bytes"],

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable
 from datetime import UTC, tzinfo
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -14,10 +14,11 @@ from kdump.cli import options
 
 if TYPE_CHECKING:
     from kdump.dump.filters import BytesPattern, HeaderPattern, ProducerPattern, RecordPredicates
+    from kdump.dump.log_end import FromEnd
 
 _MAX_LONG: Final = (1 << 63) - 1
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_RELATIVE: Final = re.compile(r"-(\d{1,12})(ms|s|m|h|d)")
+_RELATIVE: Final = re.compile(r"(end)?(?:-(\d{1,12})(ms|s|m|h|d))?")
 _PATTERNS: Final = "TEXT, TEXT* for a prefix, /REGEX/, exact:, prefix:, re:, hex:, base64:, or null"
 
 
@@ -60,6 +61,22 @@ class ProducerParam(click.ParamType["ProducerPattern"]):
         if match is None or int(match[1]) > _MAX_LONG or int(match[2] or 0) > 0x7FFF:
             self.fail(f"{value!r} is no producer; write its id, as in 4001, or id and epoch, as in 4001:2", param, ctx)
         return ProducerPattern(int(match[1]), int(match[2]) if match[2] else None)
+
+
+class OffsetsFromEndParam(options.OffsetRangeParam):
+    """A range of offsets A:B, half open, either side of which may be left out. -N is N before the log end offset."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int | None, int | None]:
+        match = re.fullmatch(r"(-?\d{1,19})?:(-?\d{1,19})?", str(value))
+        if isinstance(value, tuple) or match is None or "-" not in str(value):
+            return super().convert(value, param, ctx)
+        # 0 before the end is a bound, too: negative numbers begin at -1
+        first, stop = (
+            (None if not side else ~int(side[1:]) if side[0] == "-" else int(side)) for side in match.groups()
+        )
+        return first, stop
 
 
 class TimeZoneParam(click.ParamType[tzinfo]):
@@ -167,8 +184,9 @@ _OPTIONS: Final = (
         "time_range",
         default=None,
         metavar="A:B",
-        help="Show only records with timestamps from A up to B, without B: milliseconds since the epoch, ISO 8601, or"
-        " -1h, one hour before now; ms, s, m, h and d are units.",
+        help="Show only records with timestamps from A up to B, without B: milliseconds since the epoch, ISO 8601,"
+        " -1h for one hour before now, or end-1h for one hour before the newest record of the log; ms, s, m, h and d"
+        " are units.",
     ),
     click.option(
         "--time-zone",
@@ -193,6 +211,12 @@ _OPTIONS: Final = (
         multiple=True,
         metavar="N",
         help="Show only partition N of each topic. May be given several times.",
+    ),
+    click.option(
+        "--last",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Show only the last N records of each log, of those that match. Segments before them are not read.",
     ),
     click.option("--count", "counts", is_flag=True, help="Show only how many records match."),
 )
@@ -231,6 +255,7 @@ def check(chosen: dict[str, Any]) -> None:
         raise click.UsageError("--tombstones and --control exclude each other: a control record is no tombstone")
     if chosen["tombstones"] and chosen["values"]:
         raise click.UsageError("--tombstones and --value exclude each other: a tombstone has no value")
+    _check_ends(chosen)
     if not chosen["counts"]:
         return
     for name in ("batches", "records", "at", "count"):
@@ -239,6 +264,25 @@ def check(chosen: dict[str, Any]) -> None:
             raise click.UsageError(f"--count and {option} exclude each other: it shows nothing but a number")
     if chosen["format_name"] not in ("terminal", "text", "json"):
         raise click.UsageError("--count goes with --format text and json: the other formats hold records")
+
+
+def _check_ends(chosen: dict[str, Any]) -> None:
+    """Refuse what does not go with bounds that count back from the end of a log."""
+    if chosen["last"] is not None:
+        for name, option in (("count", "-n"), ("counts", "--count"), ("batches", "--batches")):
+            if chosen[name] is not None and chosen[name] is not False:
+                raise click.UsageError(f"--last and {option} exclude each other")
+    wanted = from_end(chosen)
+    if wanted is None:
+        return
+    others = {"--format kafka": chosen["format_name"] == "kafka", "--at": chosen["at"] is not None}
+    for option, is_given in {
+        **others,
+        "--metadata-image": chosen["metadata_image"],
+        "--follow": chosen["follow"],
+    }.items():
+        if is_given:
+            raise click.UsageError(f"--last, and bounds before the end of the log, do not go with {option}")
 
 
 def predicates(chosen: dict[str, Any]) -> "RecordPredicates | None":
@@ -265,16 +309,46 @@ def topic(chosen: dict[str, Any]) -> str | None:
     return None
 
 
+class _BeforeEnd(NamedTuple):
+    """A time before the newest record of a log."""
+
+    distance_ms: int
+
+
+def from_end(chosen: dict[str, Any]) -> "FromEnd | None":
+    """What counts back from the end of each log; None where nothing does."""
+    times = _times(chosen["time_range"], chosen["time_zone"])
+    distances = tuple(each.distance_ms if isinstance(each, _BeforeEnd) else None for each in times)
+    offsets = tuple(~each if each is not None and each < 0 else None for each in chosen["offsets"] or (None, None))
+    if chosen["last"] is None and not any(each is not None for each in (*distances, *offsets)):
+        return None
+    from kdump.dump.log_end import FromEnd
+
+    return FromEnd((offsets[0], offsets[1]), (distances[0], distances[1]), chosen["last"])
+
+
+def offsets(chosen: dict[str, Any]) -> tuple[int | None, int | None]:
+    """The bounds of offsets that do not count back."""
+    first, stop = (None if each is not None and each < 0 else each for each in chosen["offsets"] or (None, None))
+    return first, stop
+
+
 def _time_range(text: str | None, zone: tzinfo) -> tuple[int | None, int | None]:
+    first, stop = (None if isinstance(each, _BeforeEnd) else each for each in _times(text, zone))
+    return first, stop
+
+
+def _times(text: str | None, zone: tzinfo) -> "tuple[int | _BeforeEnd | None, int | _BeforeEnd | None]":
     if text is None:
         return None, None
     now_ms = time.time_ns() // 1_000_000
 
-    def moment(bound: str) -> int:
+    def moment(bound: str) -> int | _BeforeEnd:
         relative = _RELATIVE.fullmatch(bound)
         if relative is None:
             return options.milliseconds(bound, zone)
-        return now_ms - int(relative[1]) * _UNITS_MS[relative[2]]
+        distance_ms = int(relative[2]) * _UNITS_MS[relative[3]] if relative[2] else 0
+        return _BeforeEnd(distance_ms) if relative[1] else now_ms - distance_ms
 
     found = options.split_range(text, moment)
     if found is None:

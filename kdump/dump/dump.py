@@ -1,12 +1,11 @@
 """Shows what is in log files, their companions and fetch results, as a stream of values in the order of the bytes."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator
-from fnmatch import fnmatchcase
+from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from kdump.dump.dump_options import DumpOptions, OnDamage, RecordLimit
 from kdump.dump.events import (
-    SHOWN_BATCH_BYTES,
     BatchEvent,
     BatchRun,
     CompanionDamage,
@@ -32,120 +31,24 @@ from kdump.storage.source import Source, reader_of
 from kdump.storage.walk import BatchChunk, Gap, Tail, TailContent
 from kdump.verify import checks
 from kdump.verify.checks import framing
-from kdump.verify.findings import CATALOGUE, Severity
+from kdump.verify.findings import CATALOGUE
 
 if TYPE_CHECKING:
-    from kdump.dump.filters import RecordPredicates, RecordSelection
+    from kdump.dump.filters import RecordSelection
     from kdump.format.internal_topics.decoded import RecordDecoder
-    from kdump.format.value_schemas.value_decoder import ValueDecoder, ValueDecoders
+    from kdump.format.value_schemas.value_decoder import ValueDecoder
 
 # the suspect bits of a batch none of whose fields can be trusted
 _DAMAGED = {1 << SUSPECTS.index(code): code for code in ("batch/crc", "batch/magic", "batch/limit")}
 
-OnDamage = Callable[[Severity], None]
-"""Called with the severity of everything wrong that a dump meets on its way. `kdump verify` finds more."""
-
-
-class DumpOptions(NamedTuple):
-    """What to show.
-
-    `offsets` is half open. `limit` bounds the number of records (of batches, where `records` is false), and of entries
-    of companions. `force` shows the records of batches whose CRC is wrong. `max_bytes` ends a log file early.
-
-    The others concern offset and time indexes: `compare_indexes` compares them with the log beside them as Kafka's dump
-    tool does, `check_indexes` does nothing but the tool's sanity check, `index_entries` shows their entries.
-
-    `runs`: a consumer of the events takes BatchRun, too.
-
-    `decode` is `auto` (records of internal topics, by the name of the directory), `none`, or the word for an internal
-    topic that all logs are of (kdump.format.internal_topics.decoders.TOPICS). `topic` is that of log files whose
-    directory does not name one. `value_decoders` decode the records of the logs that are left.
-
-    `control`: control records are shown too, and count.
-
-    `fields`: the bytes of batches, and between and after them, are events too (StoredBytes).
-
-    `predicates`: only records that match are shown, and only batches that hold one; what is damaged is shown as always.
-    Without `records`, only what a header says can be asked for. `topics` and `partitions`: only logs of these, where
-    their directory names a topic-partition; a topic may be a glob. `counts`: batches whose matching records could be
-    counted are left out; RecordCount says how many there are.
-    """
-
-    records: bool = True
-    offsets: tuple[int | None, int | None] = (None, None)
-    limit: int | None = None
-    force: bool = False
-    max_bytes: int | None = None
-    max_batch_bytes: int = SHOWN_BATCH_BYTES
-    compare_indexes: bool = False
-    check_indexes: bool = False
-    index_entries: bool = True
-    runs: bool = False
-    decode: str = "none"
-    topic: str | None = None
-    control: bool = True
-    fields: bool = False
-    value_decoders: "ValueDecoders | None" = None
-    predicates: "RecordPredicates | None" = None
-    topics: tuple[str, ...] = ()
-    partitions: tuple[int, ...] = ()
-    counts: bool = False
-
-    @property
-    def everything(self) -> bool:
-        """Whether no batch is left out because of its offsets."""
-        return self.offsets == (None, None)
-
-    @property
-    def whole(self) -> bool:
-        """Whether no batch is left out, but for `limit` and `max_bytes`."""
-        return self.everything and self.predicates is None and not self.counts
-
-    def includes_log(self, topic_partition: naming.TopicPartition | None) -> bool:
-        """Whether a log is to be shown."""
-        if topic_partition is None:
-            return True
-        topics = self.topics or (() if self.topic is None else (self.topic,))
-        return (not topics or any(fnmatchcase(topic_partition.topic, topic) for topic in topics)) and (
-            not self.partitions or topic_partition.partition in self.partitions
-        )
-
-    def includes(self, first_offset: int, last_offset: int) -> bool:
-        """Whether an entry about these offsets is to be shown."""
-        first, stop = self.offsets
-        return (first is None or last_offset >= first) and (stop is None or first_offset < stop)
-
-    def includes_batch(self, batch: Batch) -> bool:
-        """Whether a batch is to be shown. Where its base offset is not known (NO_VALUE), its last offset decides."""
-        first, stop = self.offsets
-        if first is not None and (batch.last_offset < first or (stop is not None and stop <= first)):
-            return False
-        return stop is None or batch.base_offset < stop or batch.base_offset == NO_VALUE
-
-
-class RecordLimit:
-    """How many more records, batches or entries may be shown, None for no limit, and how many were."""
-
-    def __init__(self, remaining: int | None) -> None:
-        self.remaining = remaining
-        self.taken = 0
-
-    def take(self, count: int) -> None:
-        """Count what was shown."""
-        self.taken += count
-        if self.remaining is not None:
-            self.remaining -= count
-
-    @property
-    def reached(self) -> bool:
-        """Whether nothing more may be shown."""
-        return self.remaining is not None and self.remaining <= 0
+__all__ = ["DumpOptions", "OnDamage", "RecordLimit", "dump_logs"]
 
 
 def dump_logs(files: Iterable[LogFile | SourceError], options: DumpOptions, on_damage: OnDamage) -> Iterator[Event]:
     """The content of the files. What cannot be read becomes a `DumpFailure`; the dump goes on with the next file."""
     limit = RecordLimit(options.limit)
-    yield from _dump_files(files, options, on_damage, limit)
+    dump = _dump_files if options.from_end is None else _dump_from_end
+    yield from dump(files, options, on_damage, limit)
     if options.counts:
         yield RecordCount(limit.taken)
 
@@ -177,6 +80,65 @@ def _dump_files(
                 yield from dump_file(source, file, options, on_damage, limit)
         except SourceError as error:
             yield DumpFailure(error)
+
+
+def _dump_from_end(
+    files: Iterable[LogFile | SourceError], options: DumpOptions, on_damage: OnDamage, limit: RecordLimit
+) -> Iterator[Event]:
+    """As _dump_files, log by log, each with its own bounds."""
+    from kdump.dump import log_end  # most dumps do without
+
+    included = (
+        file
+        for file in files
+        if isinstance(file, SourceError) or options.includes_log(naming.topic_partition_of_file(file.path))
+    )
+    for log in log_end.logs_of(included):
+        if isinstance(log, SourceError):
+            yield DumpFailure(log)
+            continue
+        if log[0].kind in naming.FETCH_KINDS:
+            yield DumpFailure(SourceError(f"{log[0].path}: a fetch result does not say where its log ends"))
+        if log[0].kind not in naming.LOG_KINDS:
+            continue
+        try:
+            bounded, number = _bounded(log, options, limit)
+        except SourceError as error:
+            yield DumpFailure(error)
+            continue
+        yield from _dump_files(log[number:], bounded, on_damage, limit)
+        limit.skip = 0
+
+
+def _bounded(log: list[LogFile], options: DumpOptions, limit: RecordLimit) -> tuple[DumpOptions, int]:
+    """The options for a log, and the number of the file to begin with; sets what `limit` skips."""
+    from kdump.dump import log_end
+    from kdump.dump.filters import RecordPredicates
+
+    wanted = options.from_end or log_end.FromEnd()
+    predicates = options.predicates or RecordPredicates()
+    if wanted.offsets != (None, None):
+        end = log_end.log_end_offset(log, options.max_batch_bytes)
+        options = options._replace(offsets=log_end.before(end, wanted.offsets, options.offsets))
+    if wanted.time != (None, None):
+        newest = log_end.newest_timestamp(log, options.max_batch_bytes)
+        predicates = predicates._replace(time=log_end.before(newest, wanted.time, predicates.time))
+        options = options._replace(predicates=predicates)
+    if wanted.last is None:
+        return options, 0
+    options = options._replace(predicates=predicates)
+    start = log_end.start_of_last(log, wanted.last, lambda file: _count(file, options))
+    limit.skip = start.skip
+    return options, start.number
+
+
+def _count(file: LogFile, options: DumpOptions) -> int:
+    """How many records of a log file match."""
+    limit = RecordLimit(None)
+    with file.open() as source:
+        for _ in _dump_log(source, file, options._replace(counts=True, runs=False), lambda _: None, limit):
+            pass
+    return limit.taken
 
 
 def _dump_log(
@@ -375,7 +337,11 @@ def _open(
     if selection is None:
         selected = opened.select(*options.offsets, limit.remaining)
     else:
-        selected = opened.choose(selection.rows, limit.remaining if matches else 0)
+        most, skipped = limit.remaining if matches else 0, 0
+        if limit.skip and matches:
+            skipped = min(limit.skip, opened.choose(selection.rows, limit.skip).records)
+            limit.skip -= skipped
+        selected = opened.choose(selection.rows, most, skipped)
         if not selected.records and (damage or opened.problem) is None:
             return None
     limit.take(selected.records)

@@ -63,9 +63,11 @@ class DecodedBatch(NamedTuple):
         """The first `limit` records with offsets in [first, stop)."""
         return self.choose(_with_offsets(first, stop), limit)
 
-    def choose(self, choice: "RowChoice | None", limit: int | None) -> "DecodedBatch":
-        """The first `limit` records whose rows the choice returns."""
+    def choose(self, choice: "RowChoice | None", limit: int | None, skip: int = 0) -> "DecodedBatch":
+        """The first `limit` records after `skip` others, of those whose rows the choice returns."""
         rows = self.rows if choice is None else choice(self)
+        if skip:
+            rows = rows[skip * _WIDTH :]
         if limit is not None:
             rows = rows[: limit * _WIDTH]
         return self if rows is self.rows else self._replace(rows=rows)
@@ -115,6 +117,7 @@ class BatchPieces(NamedTuple):
     shift: int | None
     records: int
     choice: RowChoice | None = None
+    skip: int = 0
 
     @property
     def first_offset(self) -> int:
@@ -125,27 +128,31 @@ class BatchPieces(NamedTuple):
         """The first `limit` records with offsets in [first, stop)."""
         return self.choose(_with_offsets(first, stop), limit)
 
-    def choose(self, choice: RowChoice | None, limit: int | None) -> "BatchPieces":
-        """The first `limit` records whose rows the choice returns."""
+    def choose(self, choice: RowChoice | None, limit: int | None, skip: int = 0) -> "BatchPieces":
+        """The first `limit` records after `skip` others, of those whose rows the choice returns."""
         found = self.records
         if choice is not None:
             chosen = self._replace(choice=choice, records=self.total)
             found = 0
             for piece in chosen.pieces():
                 found += piece.records
-                if limit is not None and found >= limit:
+                if limit is not None and found >= skip + limit:
                     break
-        return self._replace(choice=choice, records=found if limit is None else min(found, limit))
+        found = max(0, found - skip)
+        return self._replace(choice=choice, records=found if limit is None else min(found, limit), skip=skip)
 
     def pieces(self) -> Iterator[DecodedBatch]:
         """The selected records, at most PIECE_RECORDS at a time; at least one piece."""
-        at, left, shown = 0, self.total, 0
+        at, left, shown, skip = 0, self.total, 0, self.skip
         while left and shown < self.records:
             piece, at = self._piece(at, min(left, PIECE_RECORDS))
             if not piece.records:
                 break
             left -= piece.records
-            piece = piece.choose(self.choice, self.records - shown)
+            piece = piece.choose(self.choice, skip + self.records - shown)
+            if skip:
+                skipped = min(skip, piece.records)
+                piece, skip = piece.choose(None, None, skipped), skip - skipped
             if piece.records:
                 yield piece
             shown += piece.records

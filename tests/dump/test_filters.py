@@ -24,10 +24,12 @@ from kdump.dump.filters import (
     RecordPredicates,
     compile_regex,
 )
+from kdump.dump.log_end import FromEnd
 from kdump.dump.record_count import counted
 from kdump.storage import discovery, records
 from kdump.storage.walk import Gap, Tail
 from support import build, oracle, record_filters
+from support.cases import share
 from support.laws import examples
 
 Found = list[tuple[int, int, bytes | None, bytes | None]]
@@ -121,7 +123,8 @@ def test_mutated_logs(rng: random.Random) -> None:
 
 def test_fixtures_and_that_filters_match() -> None:
     rng = random.Random(5)
-    numbers = [agree(data, base, rng) for _, data, base in corpus.fixtures() if len(data) < 20_000 for _ in range(2)]
+    small = [(data, base) for _, data, base in corpus.fixtures() if len(data) < 20_000]
+    numbers = [agree(data, base, rng) for data, base in share(small, 40)]
     assert sum(number > 0 for number in numbers) > len(numbers) // 4
 
 
@@ -190,3 +193,49 @@ def test_topics_and_partitions(tmp_path: Path) -> None:
     assert keys(topics=("pay*", "x")) == [b"payments-0"]
     assert keys(partitions=(1, 7)) == [b"orders-1"]
     assert keys(topics=("orders", "payments"), partitions=(0,)) == [b"orders-0", b"payments-0"]
+
+
+@settings(max_examples=examples(60))
+@given(st.randoms(use_true_random=False))
+def test_what_counts_back_from_the_end(rng: random.Random) -> None:
+    data, base = rng.choice((corpus.segment, corpus.mutated))(rng)
+    batches, damaged = decoded(data, base)
+    records_of = [(batch.position, item.offset, item.key, item.value) for batch, found in batches for item in found]
+    number = rng.randrange(1, 9)
+    whole = events(data, base, DumpOptions(max_batch_bytes=LIMIT_BYTES))
+    last = events(data, base, DumpOptions(max_batch_bytes=LIMIT_BYTES, from_end=FromEnd(last=number)))
+    if not damaged:
+        assert shown(last, damaged) == records_of[-number:]
+    assert damage(last) == damage(whole)
+    valid = [batch for batch, _ in batches]
+    if not damaged and valid:
+        end = max(batch.last_offset for batch in valid) + 1
+        near = DumpOptions(max_batch_bytes=LIMIT_BYTES, from_end=FromEnd(offsets=(number, None)))
+        assert shown(events(data, base, near), damaged) == [
+            item for item in records_of if item[1] >= max(0, end - number)
+        ]
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_the_last_records_of_several_segments(tmp_path: Path, codec: str) -> None:
+    (tmp_path / "t-0").mkdir()
+    for base, count in ((0, 6000), (6000, 3), (6003, 0)):
+        items = [build.record(b"%d" % (base + number), b"v" * 20, timestamp=base + number) for number in range(count)]
+        data = build.batch(items, base_offset=base, codec=codec) if items else b""
+        (tmp_path / "t-0" / f"{base:020}.log").write_bytes(data)
+
+    def offsets(**chosen: object) -> list[int]:
+        options = DumpOptions()._replace(**chosen)
+        found = list(dump_logs(discovery.log_files([str(tmp_path)]), options, lambda _: None))
+        return [offset for _, offset, _, _ in shown(found, set())]
+
+    assert offsets(from_end=FromEnd(last=2)) == [6001, 6002]
+    assert offsets(from_end=FromEnd(last=5)) == [5998, 5999, 6000, 6001, 6002]
+    assert offsets(from_end=FromEnd(last=9999)) == [*range(6003)]
+    nines = RecordPredicates(keys=(BytesPattern(REGEX, b"9$"),))
+    assert offsets(from_end=FromEnd(last=2), predicates=nines) == [5989, 5999]
+    assert offsets(from_end=FromEnd(offsets=(4, None))) == [5999, 6000, 6001, 6002]
+    assert offsets(from_end=FromEnd(offsets=(4, 1))) == [5999, 6000, 6001]
+    assert offsets(from_end=FromEnd(offsets=(None, 6001))) == [0, 1]
+    assert offsets(from_end=FromEnd(time=(2, None))) == [6000, 6001, 6002]
+    assert offsets(from_end=FromEnd(time=(None, 0)), offsets=(6000, None)) == [6000, 6001]

@@ -29,6 +29,11 @@ COST = (
         "Timestamps of a log can go back, so that the second time of --time ends no scan."
     ),
     (
+        "--last, a negative side of --offset and end in --time count back from the end of each log: its log end "
+        "offset, and its newest timestamp, of the files that are given. --last reads the segments from the last one "
+        "backwards until it has enough; of those before them it reports no damage."
+    ),
+    (
         "--count shows only the number of records that match. Where damage hides records, a line on standard error "
         "says where."
     ),
@@ -45,5 +50,8 @@ EXAMPLES = [
     ("What came between two and three hours ago:", "kdump dump --records --time -3h:-2h orders-3/"),
     ("What mentions one of some customers:", "kdump dump --records --value '/\"c-[0-9]+7\"/' orders-3/"),
     ("How many records have this header?", "kdump dump --count --header tenant=t-1 orders-3/"),
+    ("The last ten records of each partition of a topic:", "kdump dump --records --last 10 --topic orders /data"),
+    ("The last hour of a log:", "kdump dump --records --time end-1h: orders-3/"),
+    ("What lies in the last hundred offsets:", "kdump dump --offset -100: orders-3/"),
     ("The markers of a producer:", "kdump dump --records --control --producer 4001 orders-3/"),
 ]
