@@ -77,10 +77,6 @@ class CoordinatorDecoder:
         """The fields of a value, with the messages that are inside of them."""
         return fields
 
-    def value_schema(self, record_type: int) -> MessageSchema:
-        """The value message of a record type. Raises KeyError."""
-        return self._values[record_type]
-
 
 def _unreadable(version: int, part: str, error: MalformedField) -> str:
     return (
