@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kdump.format.internal_topics.decoded import DecodedMessage, DecodedRecord
-from kdump.format.message_schema import MessageSchema, parse_table
+from kdump.format.message_schema import parse_table
 from kdump.format.schema_fields import I16, FieldReader, MalformedField
 
 if TYPE_CHECKING:
