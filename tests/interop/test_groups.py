@@ -15,6 +15,8 @@ HERE = Path(__file__).resolve().parent
 MAKE = HERE.parents[1] / "fixtures" / "make"
 CONSUMERS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 SHARES = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+STREAMS = "org.apache.kafka.tools.streams.StreamsGroupCommand"
+RECORDS = "30"
 SETTINGS: dict[str, str | int] = {"replica.high.watermark.checkpoint.interval.ms": 300}
 CHECKPOINT_S = 1.5
 
@@ -66,6 +68,14 @@ class Tools:
         for group, topic, partition, start, lag, *_ in self._lines(SHARES, "--offsets"):
             found[group, topic, int(partition)] = start, lag
         return found
+
+    def streams_lags(self) -> dict[tuple[str, str, int], str]:
+        return {
+            (group, topic, int(partition)): lag for group, topic, partition, lag in self._lines(STREAMS, "--offsets")
+        }
+
+    def streams_states(self) -> dict[str, State]:
+        return {words[0]: State(*words[-2:]) for words in self._lines(STREAMS, "--state")}
 
 
 def groups(directory: Path) -> list[dict[str, Any]]:
@@ -126,3 +136,32 @@ def test_groups_of_a_broker(kafka: ModuleType, tmp_path: Path) -> None:
         # the log directory of the broker that was killed says the same
         assert offsets(groups(broker.logs)) == theirs
         broker.start()
+
+
+def test_streams_and_share_groups_of_a_broker(kafka: ModuleType, tmp_path: Path) -> None:
+    settings = {**SETTINGS, "share.coordinator.snapshot.update.records.per.snapshot": 3}
+    streams = f"org.apache.kafka:kafka-streams:{kafka.NEWEST}"
+    with kafka.kraft_broker(tmp_path / "broker", settings=settings) as broker:
+
+        def run(program: str, *arguments: str, extra: tuple[str, ...] = ()) -> None:
+            kafka.run_source(kafka.NEWEST, MAKE / f"{program}.java", broker.bootstrap, *arguments, extra=extra)
+
+        run("Topics", "input:2:", "counted:1:")
+        run("Numbered", "input", RECORDS, "10")
+        run("Streams", "input", str(tmp_path / "state"), RECORDS, extra=(streams,))
+        run("Shares", "input", RECORDS)
+        tools = Tools(kafka, broker.bootstrap)
+        lags, said, shared = tools.streams_lags(), tools.streams_states(), tools.share_offsets()
+        time.sleep(CHECKPOINT_S)
+        found = groups(broker.logs)
+    assert states(found) == said
+    assert {key: each.lag for key, each in offsets(found).items()} == lags
+    assert len(lags) == 4
+    ours = {
+        (group["group"], each["topic"], each["partition"]): (word(each["start_offset"]), word(each["lag"]))
+        for group in found
+        for each in group["partitions"]
+        if group["group_type"] == "share"
+    }
+    assert ours == shared
+    assert len(shared) == 2
