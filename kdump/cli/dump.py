@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,12 +22,15 @@ from kdump.cli import (
 )
 from kdump.cli.exit_status import INTERRUPTED
 from kdump.dump.dump import DumpOptions, dump_logs
-from kdump.dump.events import DumpFailure, Event, StderrEvent
+from kdump.dump.events import DumpFailure, Event
 from kdump.dump.record_count import counted
-from kdump.render import BYTE_FORMATS, BYTES_MODES, RECORD_FORMATS, Renderer, RenderOptions, renderer
+from kdump.render import BYTE_FORMATS, BYTES_MODES, FINDING_FORMATS, RECORD_FORMATS, Renderer, RenderOptions, renderer
 from kdump.render.base import StderrLine
 from kdump.render.escaping import printable
-from kdump.verify.findings import Severity
+from kdump.verify.findings import Finding, Severity
+
+if TYPE_CHECKING:
+    from kdump.render.base import DumpMessage
 
 
 @click.command("dump")
@@ -148,7 +151,9 @@ def command(**chosen: Any) -> int:
         try:
             shown = events if not chosen["counts"] else counted(events)
             for message in out.show(shown):
-                failed |= _complain(message)
+                if isinstance(message, Finding):
+                    met.add(message.severity)
+                failed |= _complain(message, chosen["format_name"])
             status = exit_status.of_findings(max(met, default=None), chosen["fail_on"], failed=failed)
         except KeyboardInterrupt:
             pass  # the summary and the exit status say so
@@ -192,9 +197,15 @@ def _tool_events(events: Iterator[Event], wanted: DumpOptions) -> Iterator[Event
         raise click.UsageError(str(error)) from None
 
 
-def _complain(message: StderrEvent | StderrLine) -> bool:
+def _complain(message: "DumpMessage", format_name: str) -> bool:
     """Write a message to standard error. Returns whether it says that something could not be shown."""
     match message:
+        case Finding():
+            if format_name not in (*FINDING_FORMATS, *BYTE_FORMATS):
+                complain(
+                    f"{message.path}:{message.position}: {message.severity.word} {message.code}: {message.message}"
+                )
+            return False
         case DumpFailure(error):
             complain(error)
             return True

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
 from kdump.render.escaping import Path
 from kdump.render.output import Output
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
         StoredBytes,
     )
     from kdump.format.batch import Batch
-    from kdump.format.internal_topics.decoded import RecordDecoder
+    from kdump.format.internal_topics.decoded import DecodedRecord, RecordDecoder
     from kdump.format.json_types import Fields
     from kdump.format.naming import TopicPartition
     from kdump.format.value_schemas.value_decoder import ValueDecoder
     from kdump.recover.plan import Action, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
+    from kdump.render.undecoded import CountingDecoder
     from kdump.stat.row_sections import StatResult
     from kdump.stat.rows import Row
     from kdump.storage.records import DecodedBatch
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from kdump.verify.display import FindingDisplay, FoldedFindings
     from kdump.verify.findings import Finding
     from kdump.verify.summary import FileSummary, PartitionSummary, VerifySummary, WorstPartition
+
+    DumpMessage: TypeAlias = "StderrEvent | StderrLine | Finding"
+    """What the rendering of a dump gives back: what belongs on standard error, and findings, which it has rendered."""
 
 _NOTHING: Mapping[tuple[str, str], int] = {}
 
@@ -87,11 +91,16 @@ class StderrLine(NamedTuple):
 class Renderer(ABC):
     """Writes values in one format. The calls come in the order of the bytes in the files."""
 
+    decodes_again: ClassVar[bool] = False
+    """Whether it may decode a record more than once, one record after the other."""
+
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
         self.options = options
         self.out = Output(stream)
         self.decoder: RecordDecoder | None = None
         """That of the records of the last batch, where they are to be shown as messages."""
+        self.counting_decoder: CountingDecoder | None = None
+        """That of the records of the file."""
         self.value_decoder: ValueDecoder | None = None
         """That of the records of the last batch, where they are to be shown as decoded values."""
 
@@ -285,8 +294,12 @@ class Renderer(ABC):
 
     # ---- dumps
 
-    def show(self, events: Iterable[Event]) -> Iterator[StderrEvent | StderrLine]:
-        """Render the events of a dump as they come. Yields what belongs on standard error."""
+    def shows_raw(self, found: DecodedRecord, key: bytes | None) -> bool:
+        """Whether a record is shown as it is because its decoder cannot decode it."""
+        return found.problem is not None
+
+    def show(self, events: Iterable[Event]) -> Iterator[DumpMessage]:
+        """Render the events of a dump as they come. Yields what belongs on standard error, and findings."""
         # verify renders too, and does not load what only a dump needs
         from kdump.dump import events as dump_events
         from kdump.dump.events import (
@@ -304,20 +317,19 @@ class Renderer(ABC):
         from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
 
         path, topic, partition = "", None, None
-        decoder: RecordDecoder | None = None
         value_decoder: ValueDecoder | None = None
         for event in events:
             match event:
                 case BatchEvent(batch, damage, records, crc_ok):
                     self.batch(path, batch, damage, crc_ok)
-                    is_raw = batch.control or damage is not None
-                    self.decoder, self.value_decoder = (None, None) if is_raw else (decoder, value_decoder)
+                    self._choose_decoder(batch, batch.control or damage is not None, value_decoder)
                     for piece in records.pieces() if records is not None else ():
                         self.records(path, topic, partition, batch, piece)
                 case BatchRun():
                     event.taken = self.batches(path, topic, partition, event.chunk)
                 case FileBegin(file, topic_partition):
-                    path, decoder, value_decoder = file.path, event.decoder, event.value_decoder
+                    path, value_decoder = file.path, event.value_decoder
+                    self.counting_decoder = self._counting(event.decoder)
                     topic, partition = (None, None) if topic_partition is None else topic_partition
                     if not event.again:
                         self.begin(path)
@@ -328,6 +340,7 @@ class Renderer(ABC):
                 case StoredBytes():
                     self.stored(path, event)
                 case FileEnd():
+                    yield from self._undecoded(path)
                     self.end(path)
                 case CompanionEntry(kind, fields):
                     self.entry(path, kind, fields)
@@ -368,6 +381,25 @@ class Renderer(ABC):
     def flush(self) -> None:
         """Write everything that is buffered: the next value can come much later."""
         self.out.flush()
+
+    def _choose_decoder(self, batch: Batch, is_raw: bool, value_decoder: ValueDecoder | None) -> None:
+        """What decodes the records of a batch; nothing where they are `is_raw`."""
+        if self.counting_decoder is not None:
+            self.counting_decoder.batch = batch
+        self.decoder, self.value_decoder = (None, None) if is_raw else (self.counting_decoder, value_decoder)
+
+    def _undecoded(self, path: str) -> Iterator[Finding]:
+        """Render and yield what is to be said of the records of a file that could not be decoded."""
+        if self.counting_decoder is not None and (found := self.counting_decoder.finding(path)) is not None:
+            self.finding(found)
+            yield found
+
+    def _counting(self, decoder: RecordDecoder | None) -> CountingDecoder | None:
+        if decoder is None:
+            return None
+        from kdump.render.undecoded import CountingDecoder  # only internal topics need it
+
+        return CountingDecoder(decoder, self.shows_raw, remembers=self.decodes_again)
 
     def close(self) -> None:
         """Write everything that is still buffered."""

@@ -57,9 +57,11 @@ from kdump.render.base import Renderer, RenderOptions, StderrLine
 from kdump.render.escaping import Path, printable
 
 if TYPE_CHECKING:
-    from kdump.dump.events import Event, IndexReport, StderrEvent
+    from kdump.dump.events import Event, IndexReport
+    from kdump.format.internal_topics.decoded import DecodedRecord
     from kdump.format.json_types import Fields
     from kdump.format.producer_snapshot import ProducerEntry
+    from kdump.render.base import DumpMessage
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.findings import Finding
@@ -238,7 +240,7 @@ class KafkaRenderer(Renderer):
         self._lines = Lines("printable" if self.out.terminal else "raw", repair=_java_bytes)
         self._deep = options.deep_iteration or options.print_data_log
 
-    def show(self, events: Iterable[Event]) -> Iterator[StderrEvent | StderrLine]:
+    def show(self, events: Iterable[Event]) -> Iterator[DumpMessage]:
         """Render the events of the tool. Yields messages for standard error in the words of the tool, if it has any."""
         from kdump.dump.events import CompanionDamage
 
@@ -251,6 +253,13 @@ class KafkaRenderer(Renderer):
                     yield StderrLine(refusal)
                 case _:
                     yield message
+
+    def shows_raw(self, found: DecodedRecord, key: bytes | None) -> bool:
+        """Whether the tool ends with an exception; of any other record that it cannot decode it has words."""
+        from kdump.dump.kafka_tool.message_parsers import ends_the_tool
+
+        assert self.counting_decoder is not None
+        return ends_the_tool(self.counting_decoder.topic, key)
 
     def begin(self, path: Path) -> None:
         lines = head_lines(path)

@@ -12,17 +12,18 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format import naming
-from kdump.render.base import Renderer, RenderOptions, StderrLine
+from kdump.render.base import Renderer, RenderOptions
 from kdump.render.escaping import Path, shown_bytes, terminal_worth
 from kdump.render.sentences import gap_reason
 
 if TYPE_CHECKING:
-    from kdump.dump.events import Event, StderrEvent
+    from kdump.dump.events import Event
     from kdump.format.batch import Batch
     from kdump.format.internal_topics.decoded import RecordDecoder
     from kdump.format.json_types import Fields
     from kdump.format.record import Record
     from kdump.format.value_schemas.value_decoder import ValueDecoder
+    from kdump.render.base import DumpMessage
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
 
@@ -40,6 +41,8 @@ class RecordPlace(NamedTuple):
 
 class RecordRenderer(Renderer):
     """Writes records one after another. On a terminal bytes are escaped, and long ones cut."""
+
+    decodes_again = True
 
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
         super().__init__(stream, options)
@@ -60,10 +63,13 @@ class RecordRenderer(Renderer):
 
         if not batch.control:
             place = RecordPlace(path, topic, partition, batch, self.decoder, self.value_decoder)
+            counting = self.counting_decoder
             for record in values(batch, records):
                 self.out.write(self.record_bytes(place, record))
+                if counting is not None:
+                    counting.forget()
 
-    def show(self, events: Iterable[Event]) -> Iterator[StderrEvent | StderrLine]:
+    def show(self, events: Iterable[Event]) -> Iterator[DumpMessage]:
         """Render the records. Yields what belongs on standard error, with a message for all that is no record."""
         return super().show(_with_messages(events))
 

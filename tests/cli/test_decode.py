@@ -12,6 +12,7 @@ import pytest
 from support import build
 
 INTERNAL = Path(__file__).resolve().parents[2] / "fixtures" / "internal"
+_OFFSETS = ("--offsets-decoder",)
 COMMIT_KEY = b"\0\1\0\1g\0\1t\0\0\0\7"
 COMMIT = b"\0\1" + (42).to_bytes(8, "big") + b"\0\1m" + (0).to_bytes(8, "big") + (60_000).to_bytes(8, "big")
 
@@ -67,6 +68,46 @@ def test_what_cannot_be_decoded_is_shown_as_it_is(
     assert line["decode_problem"] == problem
     raw = kdump.inside("dump", "--records", "--format", "json", "--decode", "none", path).lines[0]
     assert line["value"] == json.loads(raw)["value"]
+
+
+def test_what_cannot_be_decoded_is_a_finding(kdump: Any, tmp_path: Path) -> None:
+    good, bad, none = build.record(COMMIT_KEY, COMMIT), build.record(b"\0\x63\0\1g", b""), build.record(None, None)
+    directory = tmp_path / "__consumer_offsets-3"
+    path = offsets_log(directory, good)
+    log = directory / "00000000000000000000.log"
+    first, second = log.read_bytes(), build.batch([good, bad, none, none], base_offset=1)
+    for form in ("text", "json", "kafka", "values", "hex"):
+        decode = () if form in ("text", "json", "hex") else ("--decode", "auto") if form == "values" else _OFFSETS
+        log.write_bytes(first)
+        fine = kdump.inside("dump", "--format", form, *decode, path)
+        assert b"internal/record" not in fine.out + fine.err
+        log.write_bytes(first + second)
+        ran = kdump.inside("dump", "--format", form, *decode, path)
+        assert ran.status == 0
+        found = ran.err if form in ("kafka", "values") else ran.out
+        # The tool has words for a record type that it does not know, and ends at a record without a key.
+        count = 2 if form == "kafka" else 3
+        assert found.count(b"internal/record") == 1
+        assert f"{count} records cannot be decoded as messages of __consumer_offsets".encode() in found
+        assert b"batch at offset 1" in found
+        assert kdump.inside("dump", "--format", form, *decode, "--fail-on", "info", path).status == 1
+    finding = next(line for line in kdump.inside("dump", "--format", "json", path).lines if '"type":"finding"' in line)
+    assert json.loads(finding)["severity"] == "info"
+    assert json.loads(finding)["position"] == len(first)
+    assert json.loads(finding)["data"] == {"records": 3, "topic": "__consumer_offsets"}
+
+
+def test_a_template_counts_a_record_once(kdump: Any, tmp_path: Path) -> None:
+    path = offsets_log(tmp_path / "__consumer_offsets-3", *[build.record(None, None)] * 3)
+    template = "%{decode_problem} %{key_decoded} %{value_decoded}\n"
+    ran = kdump.inside("dump", "--decode", "auto", "--template", template, path)
+    assert ran.out == b"the record has no key  \n" * 3
+    assert b"info internal/record: 3 records cannot be decoded" in ran.err
+
+
+def test_no_fixture_has_what_cannot_be_decoded(kdump: Any) -> None:
+    for path in sorted(INTERNAL.glob("__*")):
+        assert not [line for line in kdump.inside("dump", str(path)).lines if "internal/record" in line]
 
 
 def test_none_decodes_nothing(kdump: Any) -> None:

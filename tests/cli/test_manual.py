@@ -272,6 +272,9 @@ def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
     if command == "dump":
         more = []
         paths.append(str(FIXTURES / "internal" / "__share_group_state-0" / "00000000000000000000.log"))
+        (undecoded := tmp_path / "__share_group_state-1").mkdir()
+        (undecoded / f"{0:020}.log").write_bytes(build.batch([build.record(None, b"v")]))
+        paths.append(str(undecoded))
         for name in COMPANIONS:
             paths += sorted(str(path) for path in FIXTURES.rglob(f"*{name}") if path.stat().st_size)[:40]
     found: dict[str, list[str]] = {}

@@ -32,6 +32,15 @@ _NULL_POINTER: Final = (
 _WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
+_WITHOUT_KEYS: Final = (TOPICS["metadata"], TOPICS["remote-log"])
+"""Topics whose records have no keys."""
+
+
+def ends_the_tool(topic: str, key: bytes | None) -> bool:
+    """Whether the tool ends with an exception at a record of an internal topic with this key."""
+    return key is None and topic not in _WITHOUT_KEYS
+
+
 class ParseResult(NamedTuple):
     """What the tool prints of a record; None where it prints nothing."""
 
@@ -49,9 +58,9 @@ class MessageParser:
         """The texts of a record, None where the tool ends with an exception."""
         found = self._decoder.decode(key, value)
         topic = self._decoder.topic
-        if topic in (TOPICS["metadata"], TOPICS["remote-log"]):
+        if topic in _WITHOUT_KEYS:
             return ParseResult(None, _payload(topic, offset, value, found))
-        if key is None:
+        if ends_the_tool(topic, key):
             return None
         if found.unknown_type is not None:
             return ParseResult(f"Unknown record type {found.unknown_type} at offset {offset}, skipping.", None)
