@@ -134,7 +134,7 @@ def command(**chosen: Any) -> int:
       kdump dump --records --format json --offset 1000:1010 topic-0/
       kdump dump --at 1000 -n 1 topic-0/
       kdump dump --template '%o %k=%s\\n' topic-0/
-      kdump dump --key order-17 --time 2026-11-21T14:00:2026-11-21T15:00 /var/lib/kafka/data
+      kdump dump --key order-17 --time 2026-11-21T14:00:2026-11-21T15:00 data/
       kdump dump --follow --records --offset 1000: topic-0/
       kdump dump --format kafka --print-data-log 00000000000000000000.log
 

@@ -62,6 +62,8 @@ def check(chosen: dict[str, Any]) -> None:
         raise click.UsageError("-Z goes with --template and --format values")
     if name in RECORD_FORMATS and chosen["batches"]:
         raise click.UsageError("--batches shows batches; csv, values and templates are formats of records")
+    if name in RECORD_FORMATS and chosen["control"]:
+        raise click.UsageError("--control shows control records, which csv, values and templates leave out")
     if name in BYTE_FORMATS and chosen["records"]:
         raise click.UsageError("--records leaves out batches; --format hex shows the bytes of batches")
     try:

@@ -81,6 +81,7 @@ def test_how_a_read_found_its_offset_goes_to_standard_error(kdump: Any, logs: Pa
         (("--format", "values", "--separator", r"\q"), "--separator: \\q is no escape"),
         (("--separator", ","), "go with --format values"),
         (("--format", "csv", "-Z"), "-Z goes with"),
+        (("--format", "csv", "--control"), "which csv, values and templates leave out"),
         (("--format", "hex", "--records"), "--records leaves out batches"),
         (("--no-summary",), "--no-summary goes with --format json"),
         (("--format", "template"), "template"),

@@ -48,7 +48,8 @@ def csv_line(path: str, record: oracle.Record) -> str:
     """A line of CSV."""
     found = topic_partition_of_file(path)
     headers = [{"key": key.decode(errors="replace"), "value": _json(value)} for key, value in record.headers]
-    types = {"NoTimestampType": -1, "CreateTime": 0, "LogAppendTime": 1}
+    # as in the table of convert: a message of magic 1 has a timestamp in a compressed message of magic 0, too
+    timestamp_type = -1 if record.magic == 0 else 1 if record.timestamp_type == "LogAppendTime" else 0
     fields = [
         _base64(record.key),
         _base64(record.value),
@@ -57,7 +58,7 @@ def csv_line(path: str, record: oracle.Record) -> str:
         None if found is None else found.partition,
         record.offset,
         record.timestamp,
-        types[record.timestamp_type],
+        timestamp_type,
     ]
     return ",".join(map(_field, fields)) + "\r\n"
 
