@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -112,6 +113,14 @@ def test_imports_are_found_as_the_compiler_finds_them() -> None:
 @given(st.text(st.sampled_from("import\"'/*\n; \\"), max_size=60))
 def test_any_text_has_imports_or_none(text: str) -> None:
     list(imports_in(text))
+
+
+def test_a_long_text_takes_no_long_time() -> None:
+    started = time.monotonic()
+    for piece in ("/*", '\\"', "\\'", "import ", "import", 'import "', "import'a'", "import public ", "//", '"'):
+        list(imports_in(piece * ((1 << 18) // len(piece))))
+        list(imports_in("import" + piece[-1] * (1 << 18)))
+    assert time.monotonic() - started < 20
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
