@@ -63,7 +63,8 @@ class Replay:
             offset = line["offset"]
             assert offset not in values, f"{name} {offset} came twice"
             assert not values or offset > next(reversed(values)), f"{name} {offset} came late"
-            values[offset] = "control" if line["control"] else line["value"]
+            value = "-" if line["value"] is None else line["value"]
+            values[offset] = "control" if line["control"] else value
         elif kind == "truncated":
             gone = [offset for offset in values if offset >= line["offset"]]
             assert gone, line
