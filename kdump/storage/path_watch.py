@@ -21,7 +21,20 @@ class PathWatch:
 
     def has_changed(self) -> bool:
         """Whether the path can have changed since the last `note`."""
-        return not self._is_settled or self._status() != self.stamp
+        if not self._is_settled:
+            return True
+        stamp = self.stamp
+        try:
+            status = os.stat(self.path)
+        except (OSError, ValueError):
+            return stamp is not None
+        # The most frequent call of a follow: without a stamp of its own.
+        return (
+            stamp is None
+            or status.st_mtime_ns != stamp.mtime_ns
+            or status.st_size != stamp.size
+            or status.st_ino != stamp.inode
+        )
 
     def note(self) -> Stamp | None:
         """Take the status. Call this before reading, so that what changes while it is read counts as changed."""

@@ -21,7 +21,7 @@ from kdump.storage.live import LookPace
 
 LOOK_SECONDS: Final = 0.05
 """The shortest pause between two looks."""
-_QUIET: Final = 150
+_QUIET: Final = 120
 """The pause after a look at everything, as a multiple of its cost."""
 _RECENT: Final = 32
 _RECENT_SECONDS: Final = 10
