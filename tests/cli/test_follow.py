@@ -107,6 +107,8 @@ def test_changes_go_to_standard_error_where_the_format_has_no_line_for_them(tmp_
         (["--follow", "--offset", "3:4", "t-0"], "--follow has no last offset"),
         (["--follow", "--format", "kafka", "t-0"], "--follow does not go with --format kafka"),
         (["--follow", "--type", "index", "t-0"], "--follow shows segments"),
+        (["--follow", "--count", "t-0"], "--follow and --count exclude each other"),
+        (["--follow", "--metadata-image", "t-0"], "--follow and --metadata-image exclude each other"),
         (["--until", "high-watermark", "t-0"], "it goes with --follow"),
     ],
 )
