@@ -20,6 +20,7 @@ EVERYTHING = {
     "text": RenderOptions(),
     "kafka": RenderOptions(print_data_log=True),
     "terminal": RenderOptions(color=False, width=120),
+    "hex": RenderOptions(),
 }
 
 
@@ -27,7 +28,7 @@ def lines(case: Case, name: str, *, runs: bool = False) -> bytes:
     """One log in one format, damaged batches with what can be had of them; `runs`: batches at once where it goes."""
     stream = io.BytesIO()
     met: set[Severity] = set()
-    wanted = DumpOptions(force=True, max_batch_bytes=case.max_batch_bytes, runs=runs)
+    wanted = DumpOptions(force=True, max_batch_bytes=case.max_batch_bytes, runs=runs, fields=name == "hex")
     events = dump_logs([log_file(case)], wanted, met.add)
     if name == "kafka":
         events = tool_events(events, records=True, max_bytes=None)
