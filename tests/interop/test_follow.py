@@ -150,8 +150,9 @@ def test_a_follow_of_a_broker_that_crashes_and_starts_again(kafka: ModuleType, t
     for name in ("retained-0", "trimmed-0"):
         values = shown(everything_shown, name)
         assert wanted[name].items() <= values.items(), name
-        last, gone = max(values), everything_shown.deleted[name]
-        missing = set(range(last)) - set(everything_shown.values[name])
+        gone = everything_shown.deleted[name]
+        # On a loaded machine the first segment can be gone before the new partition is found.
+        missing = set(range(min(values), max(values))) - set(everything_shown.values[name])
         assert not {offset for offset in missing if not any(offset in each for each in gone)}, name
     # What the cleaner leaves has come: it removes records that a later one replaces.
     assert wanted["compacted-0"].items() <= shown(everything_shown, "compacted-0").items()
