@@ -92,7 +92,9 @@ class DumpOptions(NamedTuple):
     def includes_batch(self, batch: Batch) -> bool:
         """Whether a batch is to be shown. Where its base offset is not known (NO_VALUE), its last offset decides."""
         first, stop = self.offsets
-        if first is not None and (batch.last_offset < first or (stop is not None and stop <= first)):
+        if first is not None and (
+            max(batch.base_offset, batch.last_offset) < first or (stop is not None and stop <= first)
+        ):
             return False
         return stop is None or batch.base_offset < stop or batch.base_offset == NO_VALUE
 

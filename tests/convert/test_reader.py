@@ -76,6 +76,7 @@ def streamed(path: Path, room: tables.Room, **how: Any) -> list[Row]:
     return rows_of(pa.Table.from_batches(batches, schema))
 
 
+@pytest.mark.filterwarnings("ignore:.*is left out:kdump.log.records.DamageWarning")
 @settings(max_examples=examples(60))
 @given(st.data())
 def test_mutated_bytes(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:

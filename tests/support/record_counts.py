@@ -196,6 +196,9 @@ def recount(
         except oracle.Malformed:
             counts.unread += 1
             continue
+        if item.codec >= len(counts.codecs):  # without records, too
+            counts.unread += 1
+            continue
         if item.control:
             continue
         sizes, stored, whole = payload_sizes(data, item.position)
