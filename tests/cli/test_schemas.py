@@ -159,6 +159,7 @@ def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "gone = shouting_decoder:gone\n"
     )
     monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # the module is below the folder that must not change
     monkeypatch.delitem(sys.modules, "shouting_decoder", raising=False)
 
 
