@@ -71,7 +71,8 @@ class GroupStatistics(NamedTuple):
     """A group. `group` is None for one of which only records are left, or only a part of the log was read.
 
     `path` is the directory of the partition of its coordinator, `replicas` are all copies of that. `log_use` is what
-    its records take there, and in the log of its share coordinator.
+    its records take there, and in the log of its share coordinator. Without `is_coordinator_read` only the latter was
+    among what was read.
     """
 
     group_id: str
@@ -81,6 +82,7 @@ class GroupStatistics(NamedTuple):
     partitions: tuple[GroupPartition, ...]
     log_use: GroupLogUse
     has_share_state: bool = False
+    is_coordinator_read: bool = True
 
     @property
     def group_type(self) -> str | None:
@@ -90,8 +92,11 @@ class GroupStatistics(NamedTuple):
         return self.group.group_type
 
     @property
-    def state(self) -> str:
-        return DEAD if self.group is None else self.group.state
+    def state(self) -> str | None:
+        """The name of the state, None where that is not known."""
+        if self.group is None:
+            return DEAD if self.is_coordinator_read else None
+        return self.group.state
 
     @property
     def lag(self) -> int | None:
@@ -185,6 +190,7 @@ class GroupFold:
                 tuple(partitions[name] for name in sorted(partitions)),
                 own.log_use,
                 True,
+                False,
             )
 
     def _share_partitions(self) -> "dict[str, _ShareState]":

@@ -291,3 +291,8 @@ def test_without_a_coordinator(kdump: Any, tmp_path: Path) -> None:
     assert b"no partition of __consumer_offsets or __share_group_state is among the PATHs" in ran.err
     ran = kdump.inside("stat", "--offsets-retention", "1d", ".")
     assert (ran.status, b"--by group" in ran.err) == (2, True)
+
+
+def test_the_state_of_a_share_group_is_not_known_without_its_coordinator() -> None:
+    (found,) = groups(FIXTURES / "internal" / "__share_group_state-0").values()
+    assert (found["group"], found["group_type"], found["state"]) == ("share", "share", None)

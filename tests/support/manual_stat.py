@@ -192,7 +192,8 @@ _OFFSET = {
 _OF_GROUP = {
     "group": "its id",
     "group_type": "classic, consumer, share or streams; null where only records of a deleted group are left",
-    "state": "Empty, Stable, Assigning, Reconciling; Dead for a group that there is not (any more)",
+    "state": "Empty, Stable, Assigning, Reconciling; Dead for a group that there is not (any more); null where "
+    "the partition of __consumer_offsets that would say it was not read",
 }
 GROUP = {
     **_OF_GROUP,

@@ -84,7 +84,7 @@ def _group_cells(row: GroupRow, time_text: TimeText) -> Sequence[Text]:
     return [
         Text(printable(source.group_id)),
         Text(source.group_type or ""),
-        Text(source.state),
+        Text(source.state or ""),
         Text(lag, style=BAD if any(each.is_ahead for each in source.partitions) else ""),
         Text(str(members or "")),
         Text(str(len(source.partitions) or "")),
