@@ -168,7 +168,7 @@ def _events(chosen: dict[str, Any], on_damage: Callable[[Severity], None]) -> It
     if chosen["metadata_image"]:
         yield metadata_image.events(chosen, on_damage)
         return
-    wanted = _dump_options(chosen)
+    wanted = _dump_options(chosen, on_damage)
     kafka = chosen["format_name"] == "kafka"
     if chosen["at"] is not None:
         events = at.events(chosen, wanted, on_damage)
@@ -248,7 +248,7 @@ def _check(chosen: dict[str, Any]) -> None:
         )
 
 
-def _dump_options(chosen: dict[str, Any]) -> DumpOptions:
+def _dump_options(chosen: dict[str, Any], on_damage: Callable[[Severity], None]) -> DumpOptions:
     kafka = chosen["format_name"] == "kafka"
     return DumpOptions(
         records=chosen["deep_iteration"] or decoding.prints_data(chosen) if kafka else not chosen["batches"],
@@ -267,7 +267,7 @@ def _dump_options(chosen: dict[str, Any]) -> DumpOptions:
         fields=chosen["format_name"] in BYTE_FORMATS,
         control=chosen["format_name"] not in RECORD_FORMATS or chosen["control"],
         topic=filters.topic(chosen),
-        predicates=filters.predicates(chosen),
+        predicates=filters.predicates(chosen, on_damage),
         topics=chosen["topics"],
         partitions=chosen["partitions"],
         counts=chosen["counts"],

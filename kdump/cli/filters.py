@@ -4,15 +4,18 @@ import base64
 import binascii
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from kdump.cli import options
+from kdump.cli import complain, options
+from kdump.errors import KdumpError
+from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
+    from kdump.dump.dump_options import OnDamage
     from kdump.dump.filters import BytesPattern, HeaderPattern, ProducerPattern, RecordPredicates
     from kdump.dump.log_end import FromEnd
 
@@ -180,6 +183,14 @@ _OPTIONS: Final = (
         help="Show only records of this producer, and of this epoch. May be given several times.",
     ),
     click.option(
+        "--transactional-id",
+        "transactional_ids",
+        multiple=True,
+        metavar="ID",
+        help="Show only records of the producers that had this transactional id, as the partitions of"
+        " __transaction_state in the same log directory say. May be given several times.",
+    ),
+    click.option(
         "--time",
         "time_range",
         default=None,
@@ -236,9 +247,10 @@ _NAMES: Final = {
     "tombstones": "--tombstones",
     "control": "--control",
     "producers": "--producer",
+    "transactional_ids": "--transactional-id",
     "time_range": "--time",
 }
-_OF_BATCHES: Final = ("--control", "--producer")
+_OF_BATCHES: Final = ("--control", "--producer", "--transactional-id")
 
 
 def check(chosen: dict[str, Any]) -> None:
@@ -255,6 +267,11 @@ def check(chosen: dict[str, Any]) -> None:
         raise click.UsageError("--tombstones and --control exclude each other: a control record is no tombstone")
     if chosen["tombstones"] and chosen["values"]:
         raise click.UsageError("--tombstones and --value exclude each other: a tombstone has no value")
+    if chosen["transactional_ids"]:
+        if chosen["producers"]:
+            raise click.UsageError("--producer and --transactional-id exclude each other: both name producers")
+        if "-" in chosen["paths"]:
+            raise click.UsageError("--transactional-id needs a log directory, which standard input is not")
     _check_ends(chosen)
     if not chosen["counts"]:
         return
@@ -285,8 +302,8 @@ def _check_ends(chosen: dict[str, Any]) -> None:
             raise click.UsageError(f"--last, and bounds before the end of the log, do not go with {option}")
 
 
-def predicates(chosen: dict[str, Any]) -> "RecordPredicates | None":
-    """What the options ask of a record; None for all."""
+def predicates(chosen: dict[str, Any], on_damage: "OnDamage") -> "RecordPredicates | None":
+    """What the options ask of a record; None for all. Raises KdumpError where a transactional id is not known."""
     if not any(chosen[field] for field in _NAMES):
         return None
     from kdump.dump.filters import RecordPredicates  # a dump of everything does without
@@ -295,11 +312,32 @@ def predicates(chosen: dict[str, Any]) -> "RecordPredicates | None":
         keys=chosen["keys"],
         values=chosen["values"],
         headers=chosen["headers"],
-        producers=chosen["producers"],
+        producers=(*chosen["producers"], *_producers_of(chosen, on_damage)),
         time=_time_range(chosen["time_range"], chosen["time_zone"]),
         tombstones=chosen["tombstones"],
         control=True if chosen["control"] else None,
     )
+
+
+def _producers_of(chosen: dict[str, Any], on_damage: "OnDamage") -> "Iterator[ProducerPattern]":
+    """The producers of the transactional ids. Damage where they are looked up may hide one."""
+    wanted = chosen["transactional_ids"]
+    if not wanted:
+        return
+    from kdump.dump.filters import ProducerPattern
+    from kdump.dump.transactional_ids import find_producers, log_directories
+
+    found = find_producers(wanted, log_directories(chosen["paths"]), chosen["max_batch_bytes"])
+    for problem in found.problems:
+        complain(problem)
+        on_damage(Severity.ERROR)
+    for transactional_id, producer_ids in found.producer_ids.items():
+        if not producer_ids:
+            where = f"{len(found.partitions)} of its partitions were read"
+            raise KdumpError(
+                f"--transactional-id {transactional_id}: no record of __transaction_state names its producer; {where}"
+            )
+        yield from map(ProducerPattern, sorted(producer_ids))
 
 
 def topic(chosen: dict[str, Any]) -> str | None:

@@ -14,10 +14,10 @@ PATTERNS = {
 }
 FINDING = (
     (
-        "--key, --value, --header, --tombstones, --control, --producer, --time, --offset, --topic and --partition "
-        "choose records. A record has to match all options that are given; of one that is given several times, it has "
-        "to match one. A batch that holds no such record is left out. What is damaged is shown as always, because "
-        "nobody knows whether its records match; the exit status is that of the whole dump."
+        "--key, --value, --header, --tombstones, --control, --producer, --transactional-id, --time, --offset, --topic "
+        "and --partition choose records. A record has to match all options that are given; of one that is given "
+        "several times, it has to match one. A batch that holds no such record is left out. What is damaged is shown "
+        "as always, because nobody knows whether its records match; the exit status is that of the whole dump."
     ),
     "Each PATTERN is one of these:",
 )
@@ -32,6 +32,11 @@ COST = (
         "--last, a negative side of --offset and end in --time count back from the end of each log: its log end "
         "offset, and its newest timestamp, of the files that are given. --last reads the segments from the last one "
         "backwards until it has enough; of those before them it reports no damage."
+    ),
+    (
+        "--transactional-id looks up producer ids in the partitions of __transaction_state in the same log directory. "
+        "That topic is compacted: producer ids that a transactional id had long ago may be gone from it. Where none is "
+        "known, or the partition that would say it lies on another broker, the exit status is 3."
     ),
     (
         "--count shows only the number of records that match. Where damage hides records, a line on standard error "
@@ -53,5 +58,6 @@ EXAMPLES = [
     ("The last ten records of each partition of a topic:", "kdump dump --records --last 10 --topic orders /data"),
     ("The last hour of a log:", "kdump dump --records --time end-1h: orders-3/"),
     ("What lies in the last hundred offsets:", "kdump dump --offset -100: orders-3/"),
+    ("What a transactional id wrote:", "kdump dump --records --transactional-id payer-1 /data/orders-3"),
     ("The markers of a producer:", "kdump dump --records --control --producer 4001 orders-3/"),
 ]

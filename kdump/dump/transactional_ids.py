@@ -1,0 +1,63 @@
+"""Which producers wrote for a transactional id: what the partitions of `__transaction_state` say that lie beside."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from kdump.broker.coordinator_loader import CoordinatorLoader
+from kdump.broker.transaction_state_manager import TransactionStateManager
+from kdump.dump.events import SHOWN_BATCH_BYTES
+from kdump.errors import SourceError
+from kdump.format.internal_topics.decoders import decoder_of
+from kdump.format.naming import TRANSACTION_LOG
+from kdump.storage.discovery import discover
+from kdump.storage.file_store import absolute, is_directory, parent_of
+from kdump.storage.partition import LogDirectory, Partition
+
+
+class FoundProducers(NamedTuple):
+    """The producer ids of each transactional id, the partitions that were read, and why some may be missing."""
+
+    producer_ids: dict[str, set[int]]
+    partitions: list[str]
+    problems: list[str]
+
+
+def log_directories(paths: Sequence[str]) -> list[str]:
+    """The log directories in which the topic-partitions and log files below the paths lie."""
+    found: dict[str, None] = {}
+    for item in discover(paths):
+        if isinstance(item, LogDirectory):
+            found[absolute(item.path)] = None
+        elif isinstance(item, Partition) and item.topic_partition is not None:
+            path = absolute(item.path)
+            found[parent_of(path if is_directory(path) else parent_of(path))] = None
+    return list(found)
+
+
+def find_producers(
+    transactional_ids: Iterable[str], directories: Iterable[str], max_batch_bytes: int = SHOWN_BATCH_BYTES
+) -> FoundProducers:
+    """The producers of these transactional ids, by all partitions of `__transaction_state` in the log directories."""
+    wanted = dict.fromkeys(transactional_ids)
+    found = FoundProducers({each: set() for each in wanted}, [], [])
+    decoder = decoder_of(TRANSACTION_LOG)
+    assert decoder is not None
+    for item in discover(list(directories)):
+        if isinstance(item, SourceError):
+            found.problems.append(str(item))
+        if not isinstance(item, Partition) or item.topic_partition is None or item.state:
+            continue
+        if item.topic_partition.topic != TRANSACTION_LOG:
+            continue
+        found.partitions.append(item.path)
+        shard = TransactionStateManager()
+        summary = CoordinatorLoader(shard, decoder, max_batch_bytes).load(item)
+        found.problems.extend(map(str, summary.errors))
+        if summary.damaged or summary.undecoded or summary.unknown:
+            found.problems.append(
+                f"{item.path}: damaged stretches: {summary.damaged}; records that cannot be decoded:"
+                f" {summary.undecoded + summary.unknown}; they may name other producers of a transactional id"
+            )
+        for each in wanted:
+            found.producer_ids[each] |= shard.producer_ids.get(each, set())
+    return found
