@@ -217,7 +217,9 @@ class _DumpLogSegments:
             return
         for piece in records.pieces():
             self._follow(piece.rows[_OFFSET::_WIDTH].tolist())
-        if records.problem not in (None, "batch/limit") and not batch.is_legacy:
+        # Of a compressed message the tool decompresses everything before it shows a record.
+        undecoded = records.problem == "batch/codec" and not records.records
+        if records.problem not in (None, "batch/limit") and (undecoded or not batch.is_legacy):
             self._stop(
                 f"in the records of the batch at byte {batch.position}, which cannot be read ({records.problem})"
             )
