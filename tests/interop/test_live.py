@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from kdump.errors import SourceError
+from kdump.format.internal_topics import transaction_state
 from kdump.log.batch_location import DamagedRange
 from kdump.log.log import Log
 from support.command_runs import verified
@@ -88,6 +89,17 @@ def hangs(logs: Path) -> bool:
     return any(finding["code"] == "txn/hanging" for finding in verified(logs)[1])
 
 
+def was_prepared(logs: Path, producer_id: int, crashed_ms: int) -> bool:
+    """Whether the markers of a producer's transaction were due when the broker was killed."""
+    with Log(logs / "__transaction_state-0") as log:
+        values = [
+            transaction_state.decode_value(record.value) for record in log.records() if record.timestamp <= crashed_ms
+        ]
+    states = [each.transaction_status for each in values if each is not None and each.producer_id == producer_id]
+    prepared = (transaction_state.TransactionState.PrepareCommit, transaction_state.TransactionState.PrepareAbort)
+    return bool(states) and states[-1] in prepared
+
+
 def test_a_broker_at_work(kafka: ModuleType, tmp_path: Path) -> None:
     with kafka.kraft_broker(tmp_path / "broker", settings=SETTINGS) as broker:
         kafka.run_source(kafka.NEWEST, TOPICS, broker.bootstrap, *TOPIC_ARGUMENTS)
@@ -109,6 +121,7 @@ def test_a_broker_at_work(kafka: ModuleType, tmp_path: Path) -> None:
                     read_everything(broker.partition(name), values)
             assert writer.poll() is None
             broker.crash()
+            crashed_ms = time.time_ns() // 1_000_000
         # segments were rolled and went away, by retention, by deletion of records and by the cleaner, between the runs
         assert runs > 4
         for name, known in seen.items():
@@ -126,7 +139,14 @@ def test_a_broker_at_work(kafka: ModuleType, tmp_path: Path) -> None:
             time.sleep(0.5)
         broker.stop()
         status, found = verified(broker.logs)
-        wrong = worse_than_info(found)
+        # A broker of 4.3.1 that was killed after PrepareCommit and before its markers can write CompleteCommit after
+        # its start and never the markers: the transaction hangs, as kdump says.
+        wrong = [
+            finding
+            for finding in worse_than_info(found)
+            if finding["code"] != "txn/hanging"
+            or not was_prepared(broker.logs, finding["data"]["producer_id"], crashed_ms)
+        ]
         assert (status, wrong) == (0, []), reported(wrong, broker.logs)
         assert "index/padding" not in {finding["code"] for finding in found}
 
