@@ -11,6 +11,7 @@ from kdump.format.internal_topics.decoders import decoder_of
 from kdump.format.naming import TRANSACTION_LOG
 from kdump.storage.discovery import discover
 from kdump.storage.file_store import absolute, is_directory, parent_of
+from kdump.storage.live import is_written
 from kdump.storage.partition import LogDirectory, Partition
 
 
@@ -51,7 +52,7 @@ def find_producers(
             continue
         found.partitions.append(item.path)
         shard = TransactionStateManager()
-        summary = CoordinatorLoader(shard, decoder, max_batch_bytes).load(item)
+        summary = CoordinatorLoader(shard, decoder, max_batch_bytes, live=is_written(item)).load(item)
         found.problems.extend(map(str, summary.errors))
         if summary.damaged or summary.undecoded or summary.unknown:
             found.problems.append(

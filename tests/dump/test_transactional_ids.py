@@ -46,6 +46,18 @@ def test_the_producers_of_every_transactional_id(name: str) -> None:
     assert len(found.partitions) == len(list(directory.glob("__transaction_state-*")))
 
 
+def test_half_a_batch_at_the_end_is_no_damage_while_a_broker_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = Path(shutil.copytree(FIXTURES / "killed", tmp_path / "logs"))
+    log = max((copy / "__transaction_state-0").glob("*.log"))
+    with log.open("ab") as file:
+        file.write(log.read_bytes()[:70])
+    for live, problems in ((False, 1), (True, 0)):
+        monkeypatch.setattr("kdump.dump.transactional_ids.is_written", lambda _, live=live: live)
+        assert len(find_producers([NAME], [str(copy)]).problems) == problems
+
+
 def test_the_log_directory_of_what_is_named() -> None:
     directory = FIXTURES / "killed"
     log = next((directory / "transfers-0").glob("*.log"))
