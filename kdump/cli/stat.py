@@ -247,8 +247,7 @@ def command(**chosen: Any) -> int:
         except KeyboardInterrupt:
             interrupted = problems.interrupted()
         problems.end(some=rows.has_partition)
-        if rows.has_partition and rows.lacks_coordinators and not interrupted:
-            complain("no partition of __consumer_offsets or __share_group_state is among the PATHs")
+        _check_coordinators(rows, interrupted=interrupted)
         result = rows.result(interrupted=interrupted)
         worst = Severity.ERROR if result.total.is_damaged else result.group_findings.worst
         status = exit_status.of_findings(worst, Severity.ERROR, failed=problems.failed, interrupted=interrupted)
@@ -257,6 +256,12 @@ def command(**chosen: Any) -> int:
         if not chosen["quiet"]:
             out.exit_summary("stat", status, round(time.monotonic() - began, 3))
     return status
+
+
+def _check_coordinators(rows: RowCollector, *, interrupted: bool) -> None:
+    """Say why no group is shown."""
+    if rows.has_partition and rows.lacks_coordinators and not interrupted:
+        complain("no partition of __consumer_offsets or __share_group_state is among the PATHs")
 
 
 def _outer_first(paths: Sequence[str]) -> Sequence[str]:
