@@ -17,7 +17,7 @@ FINDING = (
         "--key, --value, --header, --tombstones, --control, --producer, --transactional-id, --time, --offset, --topic "
         "and --partition choose records. A record has to match all options that are given; of one that is given "
         "several times, it has to match one. A batch that holds no such record is left out. What is damaged is shown "
-        "as always, because nobody knows whether its records match; the exit status is that of the whole dump."
+        "as always, because its records may match; the exit status is that of the whole dump."
     ),
     "Each PATTERN is one of these:",
 )

@@ -1,4 +1,4 @@
-"""The manifest of a folder as a file: each partition is appended when it is done, and all is written anew at the end.
+"""The manifest of a folder as a file: each partition is appended when it is done, and one file replaces it at the end.
 
 A run over many partitions would write tens of gigabytes if it wrote all of them again for each one. So a commit appends
 the lines of one partition, with a checksum, and syncs them; kdump.convert.parquet.manifest has the rules for readers. A
@@ -43,7 +43,7 @@ class ManifestFile:
     """The manifest of a folder that this process has locked. Methods raise OSError, KdumpError.
 
     Where a method fails, `manifest` is what it was before. `is_certain`: the file says the same. Else a call failed in
-    the middle, and the next commit writes all of the file anew.
+    the middle, and the next commit writes the whole file.
     """
 
     def __init__(self, directory: DirectoryHandle, manifest: Manifest, *, is_whole: bool) -> None:
