@@ -110,3 +110,4 @@ def s3_server() -> Iterator[Server]:
         http.shutdown()
         thread.join()
         http.server_close()
+        s3_backends[DEFAULT_ACCOUNT_ID]["aws"].reset()  # moto keeps buckets for the process, not for the server
