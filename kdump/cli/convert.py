@@ -20,8 +20,8 @@ from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
     from kdump.convert.options import ConvertOptions, Target
-    from kdump.convert.records.log_slice import Bounds
     from kdump.convert.results import Converted, ConvertTotals
+    from kdump.log.log_slice import Bounds
 
 LARGEST_JSON: Final = 64 << 20
 TARGETS: Final = ("parquet", "arrow", "ndjson", "csv", "log")

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from kdump.convert.records.log_slice import EVERYTHING, Bounds
 from kdump.format import codec as codecs
 from kdump.format.java import MAX_INT
+from kdump.log.log_slice import EVERYTHING, Bounds
 from kdump.storage.read_policy import ReadPolicy
 from kdump.storage.walk import MAX_BATCH_BYTES
 

@@ -5,8 +5,6 @@ from typing import Final, NamedTuple
 
 from kdump.convert.choice import Choice, ChosenCopies, Included, choose
 from kdump.convert.records.batch_order import LeftOutBatch
-from kdump.convert.records.isolation import last_stable_offset
-from kdump.convert.records.log_slice import SlicedPartition
 from kdump.convert.records.ordered_log import ordered_log
 from kdump.convert.records.swap_segments import swap_findings
 from kdump.convert.replicas.findings import replica_findings
@@ -16,6 +14,8 @@ from kdump.engine.serial import Serial
 from kdump.errors import NotALog, SourceError
 from kdump.format.naming import Kind
 from kdump.log.batch_location import DamagedRange
+from kdump.log.isolation import last_stable_offset
+from kdump.log.log_slice import SlicedPartition
 from kdump.storage.discovery import Found
 from kdump.storage.partition import Partition
 from kdump.storage.read_policy import ReadPolicy

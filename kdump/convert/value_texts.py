@@ -5,11 +5,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from kdump.convert.records.log_slice import SlicedPartition
 from kdump.convert.tables import VALUE_JSON
 from kdump.errors import SourceError
 from kdump.format.value_schemas.json_values import json_text
 from kdump.format.value_schemas.value_decoder import Headers, ValueDecoder
+from kdump.log.log_slice import SlicedPartition
 from kdump.storage.value_schemas.chosen_schemas import SchemaDecoders
 
 _LARGEST_TEXTS: Final = 1 << 30

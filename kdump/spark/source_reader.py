@@ -10,11 +10,11 @@ from pyspark.sql.types import StructType
 from kdump import __version__
 from kdump.convert.ranges.cutting import RangeOfLog
 from kdump.convert.ranges.range_log import following_slices, range_log
-from kdump.convert.records.isolation import with_markers
 from kdump.convert.records.reader import RecordStream
 from kdump.convert.tables import record_schema
 from kdump.errors import KdumpError, SourceError
 from kdump.log.batch_location import DamagedRange
+from kdump.log.isolation import with_markers
 from kdump.spark.source_losses import LossPolicy, on_this_host
 from kdump.spark.source_options import SourceOptions, Table
 from kdump.spark.source_planning import plan_ranges

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import kdump
 from kdump.convert import tables
 from kdump.convert.records import reader
-from kdump.convert.records.isolation import last_stable_offset
 from kdump.convert.records.ordered_log import ordered_log
+from kdump.log.isolation import last_stable_offset
 from support import build, oracle
 from support.damage import NotApplicable, damage
 from support.laws import examples

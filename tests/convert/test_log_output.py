@@ -22,10 +22,10 @@ from kdump.convert.log_options import LogOutputOptions, parse_codec
 from kdump.convert.log_output.conversion import LogConversion
 from kdump.convert.log_output.log_staging import OutputStaging
 from kdump.convert.log_output.tasks import convert_to_log
-from kdump.convert.records.log_slice import LogSlice, SlicedPartition
 from kdump.errors import KdumpError, SourceError
 from kdump.format.checkpoint import epoch_entries
 from kdump.format.naming import COMPANION_SUFFIXES
+from kdump.log.log_slice import LogSlice, SlicedPartition
 from kdump.storage.partition import LogFile
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import read_stamps

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from convert.test_log_output import SOME, TRANSACTIONS, name_of, no_sync, written
 from kdump.convert.log_options import LogOutputOptions
-from kdump.convert.records.log_slice import Bounds
+from kdump.log.log_slice import Bounds
 from support import build
 from support.laws import examples
 from support.new_logs import Row, batches, converted, defects, rows_of

@@ -14,8 +14,8 @@ from fuzz.check import LIMIT_BYTES, Case, Difference, bounds
 from kdump.convert.log_options import LogOutputOptions
 from kdump.convert.log_output.conversion import LogConversion
 from kdump.convert.log_output.tasks import LogTarget, convert_to_log
-from kdump.convert.records.log_slice import LogSlice, SlicedPartition
 from kdump.format.naming import Kind, TopicPartition
+from kdump.log.log_slice import LogSlice, SlicedPartition
 from kdump.storage.partition import LogFile
 from support import oracle
 from support.new_logs import Row, batch_rows, prepared

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import kdump
-from kdump.convert.records.log_slice import SlicedPartition, whole_log
 from kdump.convert.records.ordered_log import ordered_log
+from kdump.log.log_slice import SlicedPartition, whole_log
 from kdump.storage.partition import Partition
 
 MAX_BATCH_BYTES = 1 << 30

@@ -15,9 +15,9 @@ from kdump.convert.parquet.manifest import MANIFEST, ConversionSettings, Convert
 from kdump.convert.parquet.manifest_reader import read_manifest
 from kdump.convert.parquet.output_directory import OutputDirectory
 from kdump.convert.parquet.run import convert_to_parquet
-from kdump.convert.records.log_slice import SlicedPartition, whole_log
 from kdump.convert.tables import DEFAULT_COLUMNS
 from kdump.errors import KdumpError
+from kdump.log.log_slice import SlicedPartition, whole_log
 from support import build
 
 SETTINGS = ConversionSettings(DEFAULT_COLUMNS)

@@ -22,14 +22,14 @@ from kdump.convert.log_output.log_batches import BatchCounts, BatchEpoch, BatchR
 from kdump.convert.log_output.log_segments import CompanionFiles, SegmentCounter, SegmentsWriter, write_companions
 from kdump.convert.log_output.log_staging import staged_directory
 from kdump.convert.log_output.log_writer import LogWriter
-from kdump.convert.records.isolation import decide
-from kdump.convert.records.log_slice import HIGHEST, LOWEST, SlicedPartition
 from kdump.errors import KdumpError, reason
 from kdump.format import codec as codecs
 from kdump.format.checkpoint import EpochEntry, epoch_entries
 from kdump.format.naming import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, Kind, TopicPartition
 from kdump.format.partition_metadata import parse_partition_metadata
 from kdump.format.text_files import CheckpointError
+from kdump.log.isolation import decide
+from kdump.log.log_slice import HIGHEST, LOWEST, SlicedPartition
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.file_store import parent_of
 

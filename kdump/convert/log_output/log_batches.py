@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from kdump.convert.records.log_slice import EVERYTHING, Bounds
 from kdump.format.batch import LEADER_EPOCH_AT, LENGTH_AT, MAGIC_AT, UP_TO_MAGIC
 from kdump.kernel.records import RECORD_COLUMNS
+from kdump.log.log_slice import EVERYTHING, Bounds
 from kdump.storage.read_policy import ReadPolicy
 from kdump.storage.records import DecodedBatch
 from kdump.storage.walk import Walk

@@ -16,7 +16,6 @@ from kdump.convert.log_output.log_batches import BatchRewrite
 from kdump.convert.log_output.log_segments import CompanionFiles, NewSegment, SegmentsWriter, write_companions
 from kdump.convert.log_output.log_staging import OutputStaging, staged_directory
 from kdump.convert.log_output.log_writer import LogWriter
-from kdump.convert.records.log_slice import HIGHEST, LogSlice
 from kdump.errors import KdumpError, SourceError, reason
 from kdump.format.batch import HEADER, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD, BatchHeader
 from kdump.format.checkpoint import EpochEntry
@@ -24,6 +23,7 @@ from kdump.format.java import MAX_INT, MAX_LONG
 from kdump.format.naming import Kind, TopicPartition
 from kdump.format.partition_metadata import PartitionMetadata, build_partition_metadata
 from kdump.log.batch_location import DamagedRange
+from kdump.log.log_slice import HIGHEST, LogSlice
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.lock import Lock
 from kdump.storage.partition import LogFile

@@ -22,7 +22,6 @@ from kdump.convert.log_output.log_batches import (
     offset_at,
 )
 from kdump.convert.log_output.time_choice import TimeChoice
-from kdump.convert.records.log_slice import EVERYTHING, LogSlice, walk_of_slice
 from kdump.format import codec as codecs
 from kdump.format.batch import (
     CODEC_MASK,
@@ -43,6 +42,7 @@ from kdump.kernel.encode import Encoder
 from kdump.kernel.isolation import ABORTED, COMMITTED, Decisions
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
 from kdump.log.batch_location import DamagedRange, damaged_ranges
+from kdump.log.log_slice import EVERYTHING, LogSlice, walk_of_slice
 from kdump.storage.read_policy import open_file
 from kdump.storage.records import DecodedBatch, open_batch, open_in_pieces, payload_of
 from kdump.storage.walk import BatchChunk, Tail, TailContent

@@ -11,11 +11,11 @@ from kdump.convert.log_output.conversion import Conversion, LogConversion, direc
 from kdump.convert.log_output.log_staging import OutputStaging
 from kdump.convert.output_file import check_outside
 from kdump.convert.preparation import PreparedPartition
-from kdump.convert.records.log_slice import SlicedPartition
 from kdump.convert.results import ConvertFindings
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, SourceError
+from kdump.log.log_slice import SlicedPartition
 from kdump.recover.runs import is_log_directory
 from kdump.storage.file_store import store_of
 

@@ -6,10 +6,10 @@ Kafka 0.7 have -1, as in a table.
 
 from typing import Final
 
-from kdump.convert.records.log_slice import Bounds
 from kdump.format.batch import Batch
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
+from kdump.log.log_slice import Bounds
 from kdump.storage.records import DecodedBatch, OpenedBatch, open_in_pieces
 from kdump.storage.walk import BatchChunk
 

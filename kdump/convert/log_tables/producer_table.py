@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from kdump.convert.log_tables.rows import TableRow
-from kdump.convert.records.log_slice import SlicedPartition, walk_of_slice
 from kdump.format.naming import COORDINATOR_TOPICS, Kind
 from kdump.format.producer_snapshot import ENTRY, ProducerEntry
 from kdump.kernel.producer_table import ProducerRows
 from kdump.kernel.producers import Producers, Runs
 from kdump.kernel.statistics import Collector
+from kdump.log.log_slice import SlicedPartition, walk_of_slice
 from kdump.stat.producers import ProducerRow
 from kdump.stat.range_statistics import producer_table as table_of_rows
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole

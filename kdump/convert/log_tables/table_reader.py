@@ -13,11 +13,11 @@ from kdump.convert.log_tables.group_table import group_rows
 from kdump.convert.log_tables.origin import Origin, readable
 from kdump.convert.log_tables.producer_table import producers_of
 from kdump.convert.log_tables.rows import TableRow, record_batches
-from kdump.convert.records.isolation import transactions_of
-from kdump.convert.records.log_slice import SlicedPartition, whole_log
 from kdump.convert.records.ordered_log import ordered_log
 from kdump.convert.tables import FINDINGS, GROUPS, PRODUCERS, SEGMENTS, TABLES, TRANSACTIONS, schema_of
 from kdump.errors import SourceError
+from kdump.log.isolation import transactions_of
+from kdump.log.log_slice import SlicedPartition, whole_log
 from kdump.stat.row_builder import RowBuilder
 from kdump.stat.stat import Measured, stat_logs
 from kdump.stat.values import PartitionStatistics, StatOptions

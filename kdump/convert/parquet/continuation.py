@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from kdump.convert.parquet.manifest import BatchIdentity, ConvertedPartition
-from kdump.convert.records.log_slice import LogSlice, SlicedPartition, walk_of_slice
 from kdump.errors import KdumpError
 from kdump.format.batch import Batch
+from kdump.log.log_slice import LogSlice, SlicedPartition, walk_of_slice
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
 
 

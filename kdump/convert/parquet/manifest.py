@@ -25,11 +25,11 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kdump.convert.records.log_slice import EVERYTHING, Bounds
 from kdump.format.naming import TopicPartition
 from kdump.format.text_files import compact_json
 from kdump.kernel.crc import crc32c
 from kdump.log.batch_location import DamagedRange
+from kdump.log.log_slice import EVERYTHING, Bounds
 
 if TYPE_CHECKING:
     from kdump.format.json_types import JsonObject, JsonValue

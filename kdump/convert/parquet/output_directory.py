@@ -33,8 +33,8 @@ from kdump.convert.parquet.manifest import (
 from kdump.convert.parquet.manifest_file import ManifestFile, read_manifest_file
 from kdump.convert.parquet.manifest_reader import CommittedManifest
 from kdump.convert.parquet.writer import RUN_KEY, SUFFIX, WrittenFile, check_settings, temporary_prefix
-from kdump.convert.records.log_slice import SlicedPartition
 from kdump.errors import KdumpError, SourceError, host_clause, reason
+from kdump.log.log_slice import SlicedPartition
 from kdump.recover.runs import is_among_partitions
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.file_store import absolute

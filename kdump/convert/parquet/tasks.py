@@ -18,7 +18,6 @@ from kdump.convert.parquet.run import WrittenPart, join_parts, write_part
 from kdump.convert.parquet.writer import formats_of
 from kdump.convert.preparation import PreparedPartition
 from kdump.convert.records.log_parts import cut_into_parts, size_of
-from kdump.convert.records.log_slice import HIGHEST, SlicedPartition
 from kdump.convert.results import (
     Converted,
     ConvertFindings,
@@ -34,6 +33,7 @@ from kdump.convert.value_texts import ValueTexts
 from kdump.engine.protocol import Engine
 from kdump.errors import KdumpError
 from kdump.format.naming import TopicPartition
+from kdump.log.log_slice import HIGHEST, SlicedPartition
 from kdump.storage.offset_checkpoints import CheckpointCache
 from kdump.storage.read_policy import ReadPolicy
 

@@ -7,11 +7,11 @@ caller: offsets that are missing there, and the file where one ends.
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kdump.convert.records.log_slice import LogSlice, PartOfLog, SlicedPartition, walk_of_slice
 from kdump.convert.records.part_outcomes import LogCut, decide_parts, settle_headers
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
 from kdump.kernel.scan import SCAN_FULL, Scanner
+from kdump.log.log_slice import LogSlice, PartOfLog, SlicedPartition, walk_of_slice
 from kdump.storage.read_policy import PolicySource
 from kdump.storage.source import InputFile, reason_of
 from kdump.storage.walk import BatchChunk

@@ -9,14 +9,14 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from kdump.convert.records.isolation import LogReplay, missing_is_compaction, replay_log
-from kdump.convert.records.log_slice import HeaderPass, PartOfLog, SlicedPartition, walk_of_slice
-from kdump.convert.records.ordered_log import read_headers
-from kdump.convert.records.transactions import OPEN, MarkerReplay, Transaction
-from kdump.convert.records.transactions import UNDECIDED as NOT_DECIDED
 from kdump.format.naming import Kind
 from kdump.kernel.isolation import ABORTED, COMMITTED, UNDECIDED, Decisions
 from kdump.kernel.producers import DATA, EMPTIED, EVENT, GAP, TRANSACTIONAL
+from kdump.log.header_pass import read_headers
+from kdump.log.isolation import LogReplay, missing_is_compaction, replay_log
+from kdump.log.log_slice import HeaderPass, PartOfLog, SlicedPartition, walk_of_slice
+from kdump.log.transactions import OPEN, MarkerReplay, Transaction
+from kdump.log.transactions import UNDECIDED as NOT_DECIDED
 from kdump.storage.walk import BatchChunk
 
 _EVENT: Final = struct.Struct(EVENT)

@@ -6,16 +6,6 @@ from typing import Final, Literal, NamedTuple
 import pyarrow as pa
 
 from kdump.convert.records.batch_order import LeftOutBatch
-from kdump.convert.records.isolation import decide
-from kdump.convert.records.log_slice import (
-    EVERYTHING,
-    HIGHEST,
-    LOWEST,
-    Bounds,
-    LogSlice,
-    SlicedPartition,
-    walk_of_slice,
-)
 from kdump.convert.records.ordered_log import ordered_log
 from kdump.convert.records.outcome_ranges import OutcomeRange, OutcomeRanges
 from kdump.convert.tables import LARGEST_DATA, USUAL_ROOM, RecordBuffers, Room
@@ -24,6 +14,16 @@ from kdump.kernel.columns import BROKEN, COMPRESSED, NO_ROOM, Columns
 from kdump.kernel.isolation import ABORTED, COMMITTED, Decisions
 from kdump.kernel.records import STATUSES
 from kdump.log.batch_location import DamagedRange, damaged_ranges
+from kdump.log.isolation import decide
+from kdump.log.log_slice import (
+    EVERYTHING,
+    HIGHEST,
+    LOWEST,
+    Bounds,
+    LogSlice,
+    SlicedPartition,
+    walk_of_slice,
+)
 from kdump.log.records import DamageWarning
 from kdump.storage.partition import LogFile
 from kdump.storage.read_policy import ReadPolicy, open_file

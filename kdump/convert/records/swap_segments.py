@@ -9,9 +9,9 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from kdump.convert.records.log_slice import LogSlice, SlicedPartition
-from kdump.convert.records.ordered_log import read_headers
 from kdump.format.naming import Kind, number_of
+from kdump.log.header_pass import read_headers
+from kdump.log.log_slice import LogSlice, SlicedPartition
 from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.verify.findings import Finding, make_finding
 

@@ -69,7 +69,7 @@ class PartOfLog(NamedTuple):
 
 
 class SlicedPartition(NamedTuple):
-    """The log of a topic-partition as slices in the order of their offsets, and the range of offsets to convert.
+    """The log of a topic-partition as slices in the order of their offsets, and the range of offsets to read.
 
     No offset is in two slices. `path` names it in messages: the directory, or that of the first copy. `replica` is the
     path of the copy where each copy is converted on its own, and the topic id where several topics have the name.
@@ -90,7 +90,7 @@ class SlicedPartition(NamedTuple):
     part: PartOfLog | None = None
 
     def numbered(self) -> Iterator[tuple[int, LogSlice]]:
-        """The slices that can have one of the offsets to convert, each with its number in `slices`."""
+        """The slices that can have one of the offsets to read, each with its number in `slices`."""
         first, stop = self.offset
         following = [*(each.log for each in self.slices[1:]), None]
         for number, (each, after) in enumerate(zip(self.slices, following, strict=False)):

@@ -4,14 +4,14 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
-from kdump.convert.records.log_slice import HeaderPass, LogSlice, SlicedPartition, walk_of_slice
-from kdump.convert.records.ordered_log import is_compacted, read_headers
-from kdump.convert.records.transactions import OPEN, UNDECIDED, MarkerReplay, Transaction
 from kdump.format.naming import Kind
 from kdump.kernel.isolation import Decisions
 from kdump.kernel.producers import ABORT, COMMIT, EVENT, Runs
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
+from kdump.log.header_pass import is_compacted, read_headers
+from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition, walk_of_slice
+from kdump.log.transactions import OPEN, UNDECIDED, MarkerReplay, Transaction
 from kdump.storage.walk import BatchChunk, ForeignBatch, Tail, TailContent
 
 _WIDTH: Final = len(BATCH_COLUMNS)

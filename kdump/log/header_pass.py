@@ -1,0 +1,95 @@
+"""What the headers of a log say of it, read alone; and whether the log cleaner goes over it."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kdump.errors import SourceError
+from kdump.format.naming import Kind
+from kdump.kernel.results import ScanState
+from kdump.kernel.scan import BATCH_COLUMNS, SCAN_FULL, SCAN_STOPPED, SUSPECTS, Scanner
+from kdump.log.log_slice import HeaderPass, LogSlice
+from kdump.storage.file_store import is_directory, parent_of
+from kdump.storage.offset_checkpoints import CheckpointContext, read_offset_checkpoints
+from kdump.storage.partition import Partition
+from kdump.storage.read_policy import PolicySource
+from kdump.storage.source import reason_of
+from kdump.verify.checks import offsets, segments
+from kdump.verify.compaction import is_compacted_log
+from kdump.verify.findings import Finding
+
+_BUFFER_BYTES: Final = 128 << 10
+_SUSPECT: Final = BATCH_COLUMNS.index("suspect")
+_OUT_OF_ORDER: Final = sum(1 << SUSPECTS.index(code) for code in ("offset/backwards", "offset/range"))
+_UNKNOWN: Final = HeaderPass(transactional=True, is_ordered=False, is_continuous=False)
+
+
+def read_headers(slices: Sequence[LogSlice]) -> HeaderPass:
+    """What the headers of log files, or of parts of them, say. Raises SourceError."""
+    transactional, is_ordered, is_continuous, compacted, first, end = False, True, True, False, None, -1
+    missing: list[Finding] = []
+    for each in slices:
+        if each.log.kind is not Kind.LOG:
+            continue
+        headers = _Headers(each)
+        state = headers.read()
+        if state is None:
+            return _UNKNOWN
+        transactional = transactional or state.transactional > 0
+        compacted = compacted or state.compacted
+        is_ordered = is_ordered and headers.is_ordered
+        base = each.log.base_offset
+        if 0 <= end and base is not None and base > end + 1 and each.start == 0:
+            missing.append(segments.missing(each.log.path, base, end + 1, compacted=False))
+        if state.gaps:
+            missing.append(offsets.gaps(each.log.path, offsets.gaps_of(state), compacted=False))
+        if state.batches:
+            is_ordered = is_ordered and state.first_offset > end
+            begins = end < 0 or state.first_offset == end + 1 or not state.first_spans
+            is_continuous = is_continuous and begins and not state.gaps
+            first = state.first_offset if end < 0 and state.first_spans else first
+            end = state.last_offset
+    return HeaderPass(
+        transactional, is_ordered, is_continuous, compacted, first, end + 1 if end >= 0 else None, tuple(missing)
+    )
+
+
+class _Headers:
+    """The headers of a log file, or of a part of it, and whether they are in order."""
+
+    def __init__(self, part: LogSlice) -> None:
+        self._part = part
+        self.is_ordered = True
+
+    def read(self) -> ScanState | None:
+        """Read them; None where bytes are no batch."""
+        log, buffer, position = self._part.log, bytearray(_BUFFER_BYTES), self._part.start
+        scanner = Scanner(-1 if log.base_offset is None or position else log.base_offset)
+        with log.open() as source:
+            stop = source.size if self._part.stop is None else min(self._part.stop, source.size)
+            while position < stop:
+                try:
+                    stopped = scanner.headers(source.reader, 0, buffer, position, stop)
+                except OSError as error:
+                    raise SourceError(f"{source.name}: reading at byte {position}: {reason_of(error)}") from None
+                suspects = scanner.rows[_SUSPECT : scanner.count * len(BATCH_COLUMNS) : len(BATCH_COLUMNS)]
+                self.is_ordered = self.is_ordered and not any(bits & _OUT_OF_ORDER for bits in suspects.tolist())
+                if stopped not in (SCAN_FULL, SCAN_STOPPED):
+                    return None
+                if isinstance(source, PolicySource):
+                    source.passed(position, scanner.reached - position)
+                position = scanner.reached
+        return scanner.state()
+
+
+def is_compacted(copy: Partition | None, *, shown: bool) -> bool:
+    """Whether the log cleaner goes over a partition; `shown` says that a segment shows it."""
+    if copy is None:
+        return shown
+    return is_compacted_log(copy.topic_partition, shown=shown or checkpoint_context(copy).cleaned)
+
+
+def checkpoint_context(copy: Partition) -> CheckpointContext:
+    """What the checkpoints of its log directory say of a partition; nothing of a file."""
+    if not is_directory(copy.path):
+        return CheckpointContext()
+    return read_offset_checkpoints(parent_of(copy.path)).context(copy)
