@@ -4,6 +4,7 @@
     for report in kdump.verify_logs(found): ...              the findings and counts of each partition
     files = kdump.log_files(["/data/kafka/topic-0"])         the log files alone
     for event in kdump.dump_logs(files, options, print): ... batches with their records, gaps, tails, in order
+    for event in kdump.merge_logs(files, options, print): ...    the same by the timestamps of the records
     for event in kdump.follow_logs(paths, options, print, FollowOptions()): ...   the same as a broker writes them
     for plan in kdump.plan_recovery(found, options): ...     what a recovery would do, and what would be lost
     for result in kdump.recover_logs(found, options, how): ...   what was done; undo_recovery undoes it
@@ -147,6 +148,7 @@ _MODULES = {
     "kdump.dump.follow.follow": "FollowOptions follow_logs",
     "kdump.dump.log_end": "FromEnd",
     "kdump.dump.metadata_image": "ImageOptions dump_metadata_image",
+    "kdump.dump.time_order": "merge_logs",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604  # all are strings

@@ -78,6 +78,7 @@ from kdump.dump.follow.follow import follow_logs as follow_logs
 from kdump.dump.log_end import FromEnd as FromEnd
 from kdump.dump.metadata_image import ImageOptions as ImageOptions
 from kdump.dump.metadata_image import dump_metadata_image as dump_metadata_image
+from kdump.dump.time_order import merge_logs as merge_logs
 from kdump.engine.processes import Processes as Processes
 from kdump.engine.protocol import Engine as Engine
 from kdump.engine.serial import Serial as Serial

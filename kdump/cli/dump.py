@@ -18,6 +18,7 @@ from kdump.cli import (
     formats,
     metadata_image,
     options,
+    order,
     value_decoding,
 )
 from kdump.cli.exit_status import INTERRUPTED
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
 )
 @filters.record_filters
 @value_decoding.schemas_option
+@order.order_option
 @follow.follow_options
 @click.option("--deep-iteration", is_flag=True, help="With --format kafka: also show records.")
 @click.option("--print-data-log", is_flag=True, help="With --format kafka: also show records, with key and value.")
@@ -182,6 +184,8 @@ def _events(chosen: dict[str, Any], on_damage: Callable[[Severity], None]) -> It
             from kdump.dump.kafka_tool.dump_log_segments import tool_files
 
             yield _tool_events(dump_logs(tool_files(files), wanted, on_damage), wanted)
+        elif chosen["order"] == order.TIME:
+            yield order.events(files, wanted, on_damage)
         else:
             yield dump_logs(files, wanted, on_damage)
 
@@ -223,6 +227,7 @@ def _check(chosen: dict[str, Any]) -> None:
     at.check(chosen)
     metadata_image.check(chosen)
     follow.check(chosen)
+    order.check(chosen)
     kafka = chosen["format_name"] == "kafka"
     if chosen["batches"] and chosen["records"]:
         raise click.UsageError("--batches and --records exclude each other; without either both are shown")

@@ -28,7 +28,7 @@ from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.records import UNOPENED, open_in_pieces
 from kdump.storage.source import Source, reader_of
-from kdump.storage.walk import BatchChunk, Gap, Tail, TailContent
+from kdump.storage.walk import BatchChunk, Gap, Tail, TailContent, Walk
 from kdump.verify import checks
 from kdump.verify.checks import framing
 from kdump.verify.findings import CATALOGUE
@@ -70,7 +70,7 @@ def _dump_files(
         try:
             with file.open() as source:
                 if file.kind in naming.LOG_KINDS:
-                    dump_file = _dump_log
+                    dump_file = dump_log
                 elif file.kind in naming.FETCH_KINDS:
                     dump_file = _dump_fetch_result
                 elif options.check_indexes and file.kind in INDEX_ENTRIES:
@@ -102,16 +102,16 @@ def _dump_from_end(
         if log[0].kind not in naming.LOG_KINDS:
             continue
         try:
-            bounded, number = _bounded(log, options, limit)
+            own, number = bounded(log, options, limit)
         except SourceError as error:
             yield DumpFailure(error)
             continue
-        yield from _dump_files(log[number:], bounded, on_damage, limit)
+        yield from _dump_files(log[number:], own, on_damage, limit)
         limit.skip = 0
 
 
-def _bounded(log: list[LogFile], options: DumpOptions, limit: RecordLimit) -> tuple[DumpOptions, int]:
-    """The options for a log, and the number of the file to begin with; sets what `limit` skips."""
+def bounded(log: list[LogFile], options: DumpOptions, limit: RecordLimit) -> tuple[DumpOptions, int]:
+    """The options for a log, and the number of the file to begin with; sets what `limit` skips. Raises SourceError."""
     from kdump.dump import log_end
     from kdump.dump.filters import RecordPredicates
 
@@ -136,14 +136,15 @@ def _count(file: LogFile, options: DumpOptions) -> int:
     """How many records of a log file match."""
     limit = RecordLimit(None)
     with file.open() as source:
-        for _ in _dump_log(source, file, options._replace(counts=True, runs=False), lambda _: None, limit):
+        for _ in dump_log(source, file, options._replace(counts=True, runs=False), lambda _: None, limit):
             pass
     return limit.taken
 
 
-def _dump_log(
+def dump_log(
     source: Source, file: LogFile, options: DumpOptions, on_damage: OnDamage, limit: RecordLimit
 ) -> Iterator[Event]:
+    """The content of a log file that is open as `source`. Raises SourceError."""
     read = reader_of(source) if options.whole else None
     topic_partition = naming.topic_partition_of_file(file.path)
     decoder = decoder_for(topic_partition, options)
@@ -215,19 +216,9 @@ def dump_messages(
     """The batches of a range, and what lies between them. Returns whether nothing was left out."""
     everything = options.everything
     selection = _selection(options)
-    start, kind, base_offset, source, carry = messages
+    start, base_offset = messages.position, messages.base_offset
     runs = options.runs and options.records and everything and selection is None and not start
-    walk = walk_of(
-        kind,
-        source,
-        base_offset=base_offset,
-        stop=None if options.max_bytes is None else max(0, options.max_bytes - start),
-        carry=carry,
-        everything=True,
-        max_batch_bytes=options.max_batch_bytes,
-        rows=64,
-    )
-    for item in walk:
+    for item in _walk(messages, options):
         if not isinstance(item, BatchChunk):
             if file.kind in naming.FETCH_KINDS and isinstance(item, Tail) and messages.is_cut_off(item):
                 item = item._replace(reason=TailContent.TORN)
@@ -269,6 +260,22 @@ def dump_messages(
             if limit.reached:
                 return False
     return options.whole
+
+
+def _walk(messages: MessageRange, options: DumpOptions) -> Walk:
+    """The walk over a range."""
+    start, kind, base_offset, source, carry = messages
+    return walk_of(
+        kind,
+        source,
+        base_offset=base_offset,
+        stop=None if options.max_bytes is None else max(0, options.max_bytes - start),
+        carry=carry,
+        everything=True,
+        max_batch_bytes=options.max_batch_bytes,
+        rows=min(64, max(4, options.buffer_bytes >> 10)),
+        buffer_bytes=options.buffer_bytes,
+    )
 
 
 def _selection(options: DumpOptions) -> "RecordSelection | None":

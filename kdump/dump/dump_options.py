@@ -8,6 +8,7 @@ from kdump.dump.events import SHOWN_BATCH_BYTES
 from kdump.format import naming
 from kdump.format.batch import Batch
 from kdump.kernel.results import NO_VALUE
+from kdump.storage.window import BUFFER_BYTES
 from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class DumpOptions(NamedTuple):
     Without `records`, only what a header says can be asked for. `topics` and `partitions`: only logs of these, where
     their directory names a topic-partition; a topic may be a glob. `counts`: batches whose matching records could be
     counted are left out; RecordCount says how many there are. `from_end`: bounds that each log has of its own.
+
+    `buffer_bytes` of a log are read at once.
     """
 
     records: bool = True
@@ -64,6 +67,7 @@ class DumpOptions(NamedTuple):
     partitions: tuple[int, ...] = ()
     counts: bool = False
     from_end: "FromEnd | None" = None
+    buffer_bytes: int = BUFFER_BYTES
 
     @property
     def everything(self) -> bool:

@@ -33,7 +33,8 @@ class FileBegin(NamedTuple):
 
     `read(position, size)` returns bytes of a log file until the file ends. It is None where the dump leaves batches
     out. `decoder` is that of the internal topic whose records are to be shown as messages, `value_decoder` that of the
-    records of any other topic. `again`: the file that ended last goes on.
+    records of any other topic. `again`: the file that ended last goes on. A file that did not end can begin once more,
+    after others (kdump.dump.time_order).
     """
 
     file: LogFile
@@ -50,13 +51,14 @@ class BatchEvent(NamedTuple):
     `kdump.storage.records.records` turns them into values; `records.pieces()` gives rows, of a batch with many records
     a piece at a time. `damage` is the code of what is wrong with the whole batch or ended its records. `crc_ok` says
     whether the CRC is right. It is None for a batch above the limit of size, whose CRC was not computed. The bytes of
-    the records are valid until the next event.
+    the records are valid until the next event. `again`: more records of a batch of which some were shown.
     """
 
     batch: Batch
     damage: str | None
     records: OpenedBatch | None
     crc_ok: bool | None
+    again: bool = False
 
 
 class StoredBytes(NamedTuple):

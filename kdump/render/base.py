@@ -318,10 +318,12 @@ class Renderer(ABC):
 
         path, topic, partition = "", None, None
         value_decoder: ValueDecoder | None = None
+        counting: dict[str, CountingDecoder | None] = {}  # of the files that have not ended
         for event in events:
             match event:
                 case BatchEvent(batch, damage, records, crc_ok):
-                    self.batch(path, batch, damage, crc_ok)
+                    if not event.again:
+                        self.batch(path, batch, damage, crc_ok)
                     self._choose_decoder(batch, batch.control or damage is not None, value_decoder)
                     for piece in records.pieces() if records is not None else ():
                         self.records(path, topic, partition, batch, piece)
@@ -329,7 +331,9 @@ class Renderer(ABC):
                     event.taken = self.batches(path, topic, partition, event.chunk)
                 case FileBegin(file, topic_partition):
                     path, value_decoder = file.path, event.value_decoder
-                    self.counting_decoder = self._counting(event.decoder)
+                    if event.decoder is not None and path not in counting:
+                        counting[path] = self._counting(event.decoder)
+                    self.counting_decoder = counting.get(path)
                     topic, partition = (None, None) if topic_partition is None else topic_partition
                     if not event.again:
                         self.begin(path)
@@ -340,6 +344,7 @@ class Renderer(ABC):
                 case StoredBytes():
                     self.stored(path, event)
                 case FileEnd():
+                    counting.pop(path, None)
                     yield from self._undecoded(path)
                     self.end(path)
                 case CompanionEntry(kind, fields):

@@ -28,6 +28,7 @@ from kdump.kernel.scan import HEADER_BYTES, find, is_zero, stored
 from kdump.kernel.search import follow, until
 from kdump.storage.frames import FOREIGN_KEPT, LENGTH, SEARCH_ALLOWANCE, SEARCH_FACTOR, SHORT, VALID, Frame, FrameWindow
 from kdump.storage.source import Source
+from kdump.storage.window import BUFFER_BYTES
 
 if TYPE_CHECKING:
     from kdump.kernel.scanner import BatchScanner
@@ -107,8 +108,10 @@ class NextBatchSearch(FrameWindow):
     `scanner` is that of the walk, and knows the last offset and the last leader epoch.
     """
 
-    def __init__(self, source: Source, scanner: "BatchScanner", max_batch_bytes: int) -> None:
-        super().__init__(source)
+    def __init__(
+        self, source: Source, scanner: "BatchScanner", max_batch_bytes: int, buffer_bytes: int = BUFFER_BYTES
+    ) -> None:
+        super().__init__(source, buffer_bytes)
         self.scanner = scanner
         self._max_batch_bytes = max_batch_bytes
 

@@ -18,6 +18,7 @@ from kdump.kernel.results import BatchDiagnosis, Carry
 from kdump.kernel.scan import BATCH_COLUMNS, HEADER_BYTES, SCAN_FULL, SCAN_NEED, SCAN_STOPPED, Scanner
 from kdump.storage.frames import FILLS, OVERRUN, VALID, Frame, FrameWindow
 from kdump.storage.source import Source
+from kdump.storage.window import BUFFER_BYTES
 
 if TYPE_CHECKING:
     from kdump.kernel.scanner import BatchScanner
@@ -126,8 +127,8 @@ class Walk(FrameWindow):
     first batch after a `start` inside the file. `deep` checks records that need no decompression. `everything` makes a
     row of every batch; without it the chunks hold only suspect batches and those that have to be opened. `runs` records
     what producers wrote, and `on_events` gets its events, the last ones when the iteration ends. `indexes` checks or
-    builds index entries. `scanner` continues a walk that ended at `start`, in place of `carry`. At the end, `position`
-    is the first batch at or after `stop`, or the end of the file.
+    builds index entries. `scanner` continues a walk that ended at `start`, in place of `carry`. `buffer_bytes` are read
+    at once. At the end, `position` is the first batch at or after `stop`, or the end of the file.
     """
 
     # Another format has others (kdump.storage.walk07).
@@ -149,8 +150,9 @@ class Walk(FrameWindow):
         on_events: Callable[[bytes], None] | None = None,
         indexes: IndexTracker | None = None,
         scanner: Scanner | None = None,
+        buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
-        super().__init__(source)
+        super().__init__(source, buffer_bytes)
         self.scanner: BatchScanner = scanner or self._new_scanner(
             -1 if base_offset is None else base_offset,
             deep=deep,
@@ -277,7 +279,7 @@ class Walk(FrameWindow):
         if self._searcher is None:
             from kdump.storage.next_batch import NextBatchSearch  # a healthy log does not need it
 
-            self._searcher = NextBatchSearch(self.source, self.scanner, self._max_batch_bytes)
+            self._searcher = NextBatchSearch(self.source, self.scanner, self._max_batch_bytes, self._buffer_bytes)
             self._searcher.end_at(self._end)
         return self._searcher
 

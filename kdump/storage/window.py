@@ -13,14 +13,15 @@ _PIECE_BYTES: Final = 256 << 10
 class SourceWindow:
     """Reads a source through a buffer, which grows for a batch that is larger.
 
-    `_end` is the end of the file, which may shrink.
+    `_end` is the end of the file, which may shrink. `buffer_bytes` is the size of the buffer.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, buffer_bytes: int = BUFFER_BYTES) -> None:
         self.source = source
         self._end = source.size
+        self._buffer_bytes = buffer_bytes
         # Most segments are small, and to clear a buffer takes as long as to verify one of them.
-        self._window = memoryview(bytearray(min(BUFFER_BYTES, max(source.size, HEADER_BYTES))))
+        self._window = memoryview(bytearray(min(buffer_bytes, max(source.size, HEADER_BYTES))))
         self._origin = 0
         self._filled = 0
         self._zeros_from = source.size  # from here on to the end all bytes are zero
@@ -51,8 +52,8 @@ class SourceWindow:
             return at
         if need > len(self._window):
             self._window = memoryview(bytearray(need))
-        elif len(self._window) > BUFFER_BYTES >= need:
-            self._window = memoryview(bytearray(BUFFER_BYTES))
+        elif len(self._window) > self._buffer_bytes >= need:
+            self._window = memoryview(bytearray(self._buffer_bytes))
         self._origin = position
         self._filled = self.source.readinto(
             position, self._window[: max(0, min(len(self._window), self._end - position))]
@@ -66,7 +67,7 @@ class SourceWindow:
         update = crc.crc32 if legacy else crc.crc32c
         value, position, end = 0, position + begin, position + total
         while position < end:
-            at = self._load(position, min(end - position, BUFFER_BYTES))
+            at = self._load(position, min(end - position, self._buffer_bytes))
             piece = self._window[at : min(self._filled, at + end - position)]
             if not piece:
                 break

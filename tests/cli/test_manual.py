@@ -134,6 +134,7 @@ def test_sections(name: str) -> None:
             "COMPATIBILITY",
             "FINDING RECORDS",
             "FORMATS OF RECORDS",
+            "ORDER OF TIME",
             "SCHEMAS",
             "TEMPLATES",
         ],

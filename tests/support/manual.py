@@ -309,6 +309,7 @@ def finding_records() -> Iterator[str]:
     for text in manual_filters.COST:
         yield ".Pp"
         yield from prose(text)
+    yield from paragraphs("ORDER OF TIME", manual_filters.TIME_ORDER)
 
 
 def record_formats() -> Iterator[str]:

@@ -43,6 +43,25 @@ COST = (
         "says where."
     ),
 )
+TIME_ORDER = (
+    (
+        "--order time shows all logs as one. The next records of all logs are compared: the one with the lowest "
+        "timestamp comes first, of equal ones that of the first topic by name, then of the lowest partition. Within a "
+        "log the order is that of the offsets. A record whose timestamp is lower than that of the record before it "
+        "comes at once after it. So does a record without a timestamp, which counts as -1, and everything else that "
+        "has none: damaged batches, gaps and tails. A timestamp that is far too high holds back what comes after it "
+        "in its log. A batch is said once, before its first record; with --batches it counts with its max_timestamp."
+    ),
+    (
+        "Whenever another log goes on, text and terminal say its file. A negative side of --offset and end in --time "
+        "are those of each log. --count has no order. What is no log is refused."
+    ),
+    (
+        "Of each log, the batch is in memory whose records come next, as it is and decompressed, and 4096 decoded "
+        "records at most; the buffers take 16 KiB a log or more, and 64 MiB together where there are not more than "
+        "4096 logs. At most 256 files are open at once, half of what the process may open if that is less."
+    ),
+)
 EXAMPLES = [
     (
         "The records with a key, in all partitions of a topic:",
@@ -59,5 +78,9 @@ EXAMPLES = [
     ("The last hour of a log:", "kdump dump --records --time end-1h: orders-3/"),
     ("What lies in the last hundred offsets:", "kdump dump --offset -100: orders-3/"),
     ("What a transactional id wrote:", "kdump dump --records --transactional-id payer-1 /data/orders-3"),
+    (
+        "What happened in all partitions of two topics, in the order of time:",
+        "kdump dump --records --order time --topic orders --topic payments /data",
+    ),
     ("The markers of a producer:", "kdump dump --records --control --producer 4001 orders-3/"),
 ]
