@@ -1,17 +1,13 @@
 """The options --follow and --until of `kdump dump`: shows logs that a broker writes, as they grow."""
 
 import select
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any, Final
 
 import click
 
-from kdump.cli.streams import CompleteWriter
 from kdump.dump.dump import DumpOptions
 from kdump.dump.events import Event
 from kdump.format.naming import Kind
@@ -66,48 +62,8 @@ def events(chosen: dict[str, Any], wanted: DumpOptions, on_damage: Callable[[Sev
     """The events of the logs that are followed."""
     from kdump.dump.follow.follow import FollowOptions, follow_logs
 
-    interruption = _Interruption()
-
-    def wait(seconds: float) -> None:
-        interruption.check()
-        _wait(seconds)
-
-    follow = FollowOptions(wait, committed=chosen["until"] is not None, kind=chosen["kind"])
-    with interruption:
-        for event in follow_logs(chosen["paths"], wanted, on_damage, follow):
-            interruption.check()
-            yield event
-
-
-class _Interruption:
-    """Keeps a Ctrl-C from ending a write in the middle, after which the same bytes would be written again.
-
-    It comes after the write. A second one comes at once, as where nothing reads the output.
-    """
-
-    def __init__(self) -> None:
-        self._is_pending = False
-        self._before: Any = None
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._handle)
-
-    def __exit__(self, *error: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    def check(self) -> None:
-        """Raises KeyboardInterrupt where one came during a write."""
-        if self._is_pending:
-            raise KeyboardInterrupt
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        while frame is not None and frame.f_code is not CompleteWriter.write.__code__:
-            frame = frame.f_back
-        if frame is None or self._is_pending:
-            raise KeyboardInterrupt
-        self._is_pending = True
+    follow = FollowOptions(_wait, committed=chosen["until"] is not None, kind=chosen["kind"])
+    return follow_logs(chosen["paths"], wanted, on_damage, follow)
 
 
 def _wait(seconds: float) -> None:

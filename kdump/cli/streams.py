@@ -1,7 +1,8 @@
 """Standard output and standard error, of which every byte is written.
 
 Python's own streams lose the rest of a short write where they are not buffered (PYTHONUNBUFFERED), and raise where a
-pipe does not block. A write to Linux takes at most 2 GiB less a page. `install` puts a CompleteWriter below both.
+pipe does not block. A write to Linux takes at most 2 GiB less a page. `install` puts a CompleteWriter below both, and
+no buffer of Python's: one that a Ctrl-C leaves in the middle of a write writes the same bytes again.
 """
 
 import io
@@ -12,6 +13,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from kdump.errors import reason
+from kdump.render.output import Uninterrupted
 
 STANDARD_OUTPUT: Final = "standard output"
 STANDARD_ERROR: Final = "standard error"
@@ -26,7 +28,7 @@ class StreamFailure(OSError):
 
 
 class CompleteWriter(io.RawIOBase):
-    """Writes everything that it is given to `raw`, and waits where that does not block.
+    """Writes everything that it is given to `raw`, and waits where that does not block. A Ctrl-C comes after that.
 
     Raises BrokenPipeError for a pipe that is closed, StreamFailure for everything else. `before_write` is called before
     each write.
@@ -52,12 +54,13 @@ class CompleteWriter(io.RawIOBase):
         left = memoryview(data).cast("B")
         size = len(left)
         try:
-            while left:
-                written = self.raw.write(left)
-                if written is None:
-                    self._wait()
-                else:
-                    left = left[written:]
+            with Uninterrupted():
+                while left:
+                    written = self.raw.write(left)
+                    if written is None:
+                        self._wait()
+                    else:
+                        left = left[written:]
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -83,12 +86,14 @@ def _complete(stream: Any, name: str) -> Any:
     if stream is None:
         return None
     stream.flush()
-    return _text(getattr(stream.buffer, "raw", stream.buffer), name, stream)
+    return text_stream(getattr(stream.buffer, "raw", stream.buffer), name, stream)
 
 
-def _text(raw: Any, name: str, like: Any) -> io.TextIOWrapper:
+def text_stream(raw: Any, name: str, like: Any) -> io.TextIOWrapper:
+    """A text stream to `raw`, `name` in messages, with the encoding of another one."""
+    writer: Any = CompleteWriter(raw, name)  # it writes everything, as a buffer does
     return io.TextIOWrapper(
-        io.BufferedWriter(CompleteWriter(raw, name)),
+        writer,
         encoding=like.encoding,
         errors=like.errors,
         line_buffering=like.line_buffering,
@@ -97,14 +102,14 @@ def _text(raw: Any, name: str, like: Any) -> io.TextIOWrapper:
 
 def writer_of(stream: Any) -> CompleteWriter | None:
     """The CompleteWriter below a standard stream; None where `install` put none."""
-    raw = getattr(getattr(stream, "buffer", None), "raw", None)
-    return raw if isinstance(raw, CompleteWriter) else None
+    buffer = getattr(stream, "buffer", None)
+    return buffer if isinstance(buffer, CompleteWriter) else None
 
 
 def without_hook(stream: Any) -> Any:
     """Another stream to where `stream` writes, which calls no `before_write`."""
     writer = writer_of(stream)
-    return stream if writer is None else _text(writer.raw, STANDARD_ERROR, stream)
+    return stream if writer is None else text_stream(writer.raw, STANDARD_ERROR, stream)
 
 
 def drop(stream: Any) -> None:

@@ -1,12 +1,44 @@
-"""Buffered output to a binary or text stream, in large writes."""
+"""Buffered output to a binary or text stream, in large writes that a Ctrl-C does not cut."""
 
 from __future__ import annotations
 
 import io
-from typing import IO, Any
+import signal
+from contextlib import suppress
+from types import FrameType
+from typing import IO, Any, Self
 
 CHUNK_BYTES = 64 * 1024
 LARGE_BYTES = 32 * 1024
+
+
+class Uninterrupted:
+    """A block that a Ctrl-C does not leave: it comes after it. A second one comes at once, as where nothing reads.
+
+    A write that is left after its bytes are out would have to know whether they are, not to write them twice.
+    """
+
+    def __init__(self) -> None:
+        self._is_pending = False
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        if callable(signal.getsignal(signal.SIGINT)):  # it can be ignored
+            with suppress(ValueError):  # a thread that gets no signals
+                self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if self._before is None:
+            return
+        signal.signal(signal.SIGINT, self._before)
+        if self._is_pending and kind is None:
+            self._before(signal.SIGINT, None)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self._is_pending:
+            raise KeyboardInterrupt
+        self._is_pending = True
 
 
 class Output:
@@ -41,12 +73,13 @@ class Output:
 
     def flush(self) -> None:
         """Write the buffer to the stream, and flush the stream."""
-        if self._parts:
-            data = b"".join(self._parts)
-            self._parts.clear()
-            self._buffered_bytes = 0
-            self._stream.write(data.decode("utf-8", "surrogateescape") if self._text else data)
-        self._stream.flush()
+        with Uninterrupted():
+            if self._parts:
+                data = b"".join(self._parts)
+                self._parts.clear()
+                self._buffered_bytes = 0
+                self._stream.write(data.decode("utf-8", "surrogateescape") if self._text else data)
+            self._stream.flush()
 
 
 def _is_terminal(stream: IO[Any]) -> bool:

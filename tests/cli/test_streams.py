@@ -6,7 +6,9 @@ import fcntl
 import io
 import os
 import pty
+import signal
 import subprocess
+import sys
 import time
 from itertools import product
 from pathlib import Path
@@ -14,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from kdump import cli
+from kdump.cli import streams
 from kdump.cli.streams import CompleteWriter
 from support import build
 from support.laws import sampled
@@ -200,3 +204,83 @@ def test_standard_error_beside_a_terminal(kdump: Any, logs: Path) -> None:
     os.close(ours)
     assert done.returncode == 3
     assert b"\x1b" not in got
+
+
+class _Interrupting(io.RawIOBase):
+    """A device that gets a Ctrl-C right after its n-th write, which has taken all of its bytes."""
+
+    def __init__(self, number: int) -> None:
+        self.taken = bytearray()
+        self.left = number
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.taken += bytes(data)
+        self.left -= 1
+        if self.left == 0:
+            signal.raise_signal(signal.SIGINT)
+        return len(data)
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        RUNS[1],
+        ["dump", "--format", "text", "long.log"],
+        ["dump", "mixed.log"],
+        ["dump", "--format", "json", "mixed.log"],
+    ],
+    ids=" ".join,
+)
+def test_an_interrupt_right_after_a_write_repeats_nothing(
+    long_log: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], is_terminal: bool
+) -> None:
+    """Also where little is written: Python buffers that, and writes it again after a write that raises."""
+
+    def run(number: int) -> tuple[int, bytes]:
+        device = _Interrupting(number)
+        device.isatty = lambda: is_terminal  # type: ignore[method-assign]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "stdout", streams.text_stream(device, "standard output", sys.__stdout__))
+            status = cli.run([arguments[0], "--color", "never", *arguments[1:]])
+            sys.stdout.flush()  # as the end of a process does
+            return status, bytes(device.taken)
+
+    monkeypatch.chdir(long_log)
+    status, whole = run(0)
+    summary = b'{"type":"summary"'
+    whole = whole.partition(summary)[0]
+    for number in (1, 2, 3):
+        interrupted, got = run(number)
+        shown, _, _ = got.partition(summary)
+        assert interrupted in (130, status)
+        assert whole.startswith(shown)
+        assert shown
+
+
+def test_an_interrupt_right_after_a_message_repeats_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = _Interrupting(1)
+    monkeypatch.setattr(sys, "stderr", streams.text_stream(device, "standard error", sys.__stderr__))
+    sys.stderr.write("once\n")
+    with pytest.raises(KeyboardInterrupt):
+        sys.stderr.flush()
+    sys.stderr.flush()
+    assert device.taken == b"once\n"
+
+
+def test_a_second_interrupt_ends_a_write_at_once() -> None:
+    class Deaf(_Interrupting):
+        def write(self, data: Any) -> int:
+            signal.raise_signal(signal.SIGINT)
+            self.taken += b"once"
+            signal.raise_signal(signal.SIGINT)
+            raise AssertionError
+
+    device = Deaf(0)
+    with pytest.raises(KeyboardInterrupt):
+        CompleteWriter(device, "standard output").write(b"data")
+    assert device.taken == b"once"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
