@@ -48,9 +48,20 @@ def dump_logs(files: Iterable[LogFile | SourceError], options: DumpOptions, on_d
     """The content of the files. What cannot be read becomes a `DumpFailure`; the dump goes on with the next file."""
     limit = RecordLimit(options.limit)
     dump = _dump_files if options.from_end is None else _dump_from_end
-    yield from dump(files, options, on_damage, limit)
+    yield from dump(chosen_files(files, options), options, on_damage, limit)
     if options.counts:
         yield RecordCount(limit.taken)
+
+
+def chosen_files(files: Iterable[LogFile | SourceError], options: DumpOptions) -> Iterator[LogFile | SourceError]:
+    """The files of the topic-partitions that are to be shown; an error where there is none."""
+    found = False
+    for file in files:
+        if isinstance(file, SourceError) or options.includes_log(naming.log_of_records(file.path)):
+            found = True
+            yield file
+    if not found and (options.topics or options.partitions):
+        yield SourceError("none of the paths holds a log that --topic and --partition choose")
 
 
 def _dump_files(
@@ -61,9 +72,6 @@ def _dump_files(
             return
         if isinstance(file, SourceError):
             yield DumpFailure(file)
-            continue
-        topic_partition = naming.topic_partition_of_file(file.path)
-        if not options.includes_log(topic_partition):
             continue
         if not options.whole and options.everything and file.kind not in (*naming.LOG_KINDS, *naming.FETCH_KINDS):
             continue  # a companion has no records
@@ -88,12 +96,7 @@ def _dump_from_end(
     """As _dump_files, log by log, each with its own bounds."""
     from kdump.dump import log_end  # most dumps do without
 
-    included = (
-        file
-        for file in files
-        if isinstance(file, SourceError) or options.includes_log(naming.topic_partition_of_file(file.path))
-    )
-    for log in log_end.logs_of(included):
+    for log in log_end.logs_of(files):
         if isinstance(log, SourceError):
             yield DumpFailure(log)
             continue
@@ -147,8 +150,9 @@ def dump_log(
     """The content of a log file that is open as `source`. Raises SourceError."""
     read = reader_of(source) if options.whole else None
     topic_partition = naming.topic_partition_of_file(file.path)
-    decoder = decoder_for(topic_partition, options)
-    value_decoder = yield from value_decoder_for(file.path, topic_partition, options)
+    holds = naming.log_of_records(file.path)
+    decoder = decoder_for(holds, options)
+    value_decoder = yield from value_decoder_for(file.path, holds, options)
     if decoder is not None or value_decoder is not None:
         options = options._replace(runs=False)
     yield FileBegin(file, topic_partition, read, decoder, value_decoder)

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
-from kdump.dump.dump import DumpOptions, OnDamage, RecordLimit, bounded, dump_log, dump_logs
+from kdump.dump.dump import DumpOptions, OnDamage, RecordLimit, bounded, chosen_files, dump_log, dump_logs
 from kdump.dump.events import BatchEvent, DumpFailure, Event, FileBegin, FileEnd
 from kdump.errors import NotALog, SourceError
 from kdump.format import naming
@@ -64,13 +64,11 @@ def _logs_of(
     """The files of each log in the order of their offsets, the logs by topic and partition; and what is none."""
     found: dict[tuple[TopicPartition, str, str], list[LogFile]] = {}
     failures = list[SourceError]()
-    for file in files:
+    for file in chosen_files(files, options):
         if isinstance(file, SourceError):
             failures.append(file)
             continue
         name = naming.topic_partition_of_file(file.path)
-        if not options.includes_log(name):
-            continue
         if file.kind not in naming.LOG_KINDS:
             failures.append(NotALog(f"{file.path}: {naming.words_of(file.kind)}, and only logs can be merged by time"))
             continue

@@ -232,3 +232,13 @@ def topic_partition_of(directory: str, *, kafka07: bool = False) -> TopicPartiti
 def topic_partition_of_file(path: str) -> TopicPartition | None:
     """Topic and partition of the directory of a file, or None."""
     return topic_partition_of(dirname(abspath(path)), kafka07=kind_of(path) is Kind.KAFKA07)
+
+
+def log_of_records(path: str) -> TopicPartition | None:
+    """The topic-partition whose records a file holds, or None: its directory's, or that of KRaft's bootstrap records.
+
+    Source: BootstrapDirectory, which reads `bootstrap.checkpoint` as records of the metadata log.
+    """
+    if basename(path) == BOOTSTRAP_CHECKPOINT:
+        return TopicPartition(METADATA_TOPIC, 0)
+    return topic_partition_of_file(path)

@@ -170,7 +170,8 @@ def as_expected(line: dict[str, Any]) -> dict[str, Any]:
     if line["type"] == "batch":
         assert list(line) == BATCH_FIELDS
     elif line["type"] == "record":
-        decoded = not line["control"] and (line["topic"] or "") in DECODED_TOPICS
+        is_metadata = line["path"].endswith("bootstrap.checkpoint")
+        decoded = not line["control"] and (is_metadata or (line["topic"] or "") in DECODED_TOPICS)
         extra = CONTROL_FIELDS if line["control"] else DECODED_FIELDS if decoded else []
         assert list(line) == RECORD_FIELDS + extra
         for name in extra:

@@ -10,6 +10,7 @@ import pytest
 
 from support import build
 
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 BERLIN_MS = 1795266000000  # 2026-11-21T14:00 in Berlin
 
 
@@ -84,6 +85,28 @@ def test_which_records_are_found(kdump: Any, orders: Path, options: list[str], e
 def test_a_batch_without_a_match_is_left_out(kdump: Any, orders: Path) -> None:
     lines = kdump.inside("dump", "--key", "order-2", str(orders / "orders-0")).lines
     assert [line.split()[0] for line in lines] == ["file", "batch", "record"]
+
+
+@pytest.mark.parametrize("order", [[], ["--order", "time"]])
+def test_a_topic_that_no_path_holds(kdump: Any, order: list[str]) -> None:
+    directory = str(FIXTURES / "log-directory")
+    assert Path(directory, "bootstrap.checkpoint").is_file()
+    for options in (["--topic", "order"], ["--partition", "7"], ["--topic", "orders", "--partition", "2"]):
+        run = kdump.inside("dump", "--records", "--format", "json", *options, *order, directory)
+        assert run.status == 3, options
+        assert run.err == b"kdump: none of the paths holds a log that --topic and --partition choose\n"
+        assert offsets(run) == []
+    assert kdump.inside("dump", "--topic", "order", *order, f"{directory}/gone").err.endswith(
+        b"no such file or directory\n"
+    )
+
+
+def test_the_bootstrap_records_are_of_the_metadata_topic(kdump: Any) -> None:
+    run = kdump.inside("dump", "--topic", "__cluster_metadata", "--format", "json", str(FIXTURES / "log-directory"))
+    decoded = [line for line in map(json.loads, run.lines) if line.get("value_decoded")]
+    names = {line["value_decoded"]["data"].get("name") for line in decoded if line["offset"] < 7}
+    assert "metadata.version" in names
+    assert any(line["path"].endswith("bootstrap.checkpoint") for line in decoded)
 
 
 def test_topics_partitions_and_control(kdump: Any, orders: Path) -> None:
