@@ -7,12 +7,14 @@ from kdump.broker.coordinator_loader import CoordinatorLoader
 from kdump.broker.transaction_state_manager import TransactionStateManager
 from kdump.dump.events import SHOWN_BATCH_BYTES
 from kdump.errors import SourceError
+from kdump.format import naming
 from kdump.format.internal_topics.decoders import decoder_of
 from kdump.format.naming import TRANSACTION_LOG
-from kdump.storage.discovery import discover
-from kdump.storage.file_store import absolute, is_directory, parent_of
+from kdump.storage.discovery import NamedPath, discover, named_paths
+from kdump.storage.file_store import absolute, parent_of
+from kdump.storage.listing import list_directory
 from kdump.storage.live import is_written
-from kdump.storage.partition import LogDirectory, Partition
+from kdump.storage.partition import Partition
 
 
 class FoundProducers(NamedTuple):
@@ -24,15 +26,29 @@ class FoundProducers(NamedTuple):
 
 
 def log_directories(paths: Sequence[str]) -> list[str]:
-    """The log directories in which the topic-partitions and log files below the paths lie."""
+    """The directories at or above the paths in which log directories lie, by names: find_producers lists them."""
     found: dict[str, None] = {}
-    for item in discover(paths):
-        if isinstance(item, LogDirectory):
-            found[absolute(item.path)] = None
-        elif isinstance(item, Partition) and item.topic_partition is not None:
-            path = absolute(item.path)
-            found[parent_of(path if is_directory(path) else parent_of(path))] = None
+    for item in named_paths(paths):
+        if not isinstance(item, NamedPath):
+            continue
+        path = absolute(item.path)
+        if not item.is_directory:
+            if naming.topic_partition_of_file(path) is not None:
+                found[parent_of(parent_of(path))] = None
+        else:
+            found[parent_of(path) if _is_partition(path) else path] = None
     return list(found)
+
+
+def _is_partition(path: str) -> bool:
+    """Whether a directory is that of a topic-partition. A log directory can have such a name."""
+    if naming.topic_partition_of(path) is None:
+        return False
+    try:
+        found = list_directory(path)
+    except SourceError:
+        return False  # the dump says it
+    return not found.is_log_directory and not found.directories
 
 
 def find_producers(

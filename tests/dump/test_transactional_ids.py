@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,33 @@ def test_the_log_directory_of_what_is_named() -> None:
         str(FIXTURES / "follower"),
         str(directory),
     ]
+
+
+def test_a_log_directory_with_the_name_of_a_partition_and_directories_above(tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(FIXTURES / "killed", tmp_path / "broker-1"))
+    assert log_directories([str(copy)]) == [str(copy)]
+    assert log_directories([str(copy / "transfers-0"), str(copy / "transfers-*")]) == [str(copy)]
+    assert log_directories([str(tmp_path), str(tmp_path / "missing")]) == [str(tmp_path)]
+    assert find_producers([NAME], log_directories([str(tmp_path)])).producer_ids == (
+        find_producers([NAME], [str(copy)]).producer_ids
+    )
+    (copy / "loose").mkdir()
+    shutil.copy(next((copy / "transfers-0").glob("*.log")), copy / "loose")
+    assert log_directories([str(path) for path in (copy / "loose").iterdir()]) == []
+
+
+def test_each_directory_is_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = list[str]()
+    scan = os.scandir
+
+    def scandir(path: str) -> Any:
+        listed.append(str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    find_producers([NAME], log_directories([str(FIXTURES / "killed")]))
+    assert listed
+    assert len(listed) == len(set(listed))
 
 
 def test_the_records_of_a_transactional_id(kdump: Any) -> None:
