@@ -202,9 +202,9 @@ TABLES: Final = {
 """The tables about logs; those of their records are RECORDS."""
 
 ROWS: Final = 1 << 15
-"""The most records of a record batch, unless one batch of the log has more."""
+"""The most records of a record batch."""
 DATA_BYTES: Final = 4 << 20
-"""The most bytes of a column of a record batch, unless one batch of the log has more."""
+"""The most bytes of a column of a record batch, unless one record has more."""
 _KEPT_REGIONS: Final = 16  # a row group of Parquet is made of as many record batches
 _SPARE_REGION_BYTES: Final = 1 << 20
 _ALIGNMENT: Final = 64

@@ -103,3 +103,17 @@ class Columns:
 
         `payload` is what kdump.storage.records.payload_of returns. Raises IndexError without a row.
         """
+
+class BatchParts:
+    """The records of one batch, for which NO_ROOM came, by parts: as many at a time as there is room for.
+
+    `rows`, `index` and `payload` as for `add_payload`; `payload` must not change. Raises IndexError without a row.
+    """
+
+    def __init__(self, columns: Columns, rows: Buffer, index: int, payload: Buffer) -> None: ...
+    def add(self) -> int:
+        """Add the next records, into the buffers that `columns` has now; returns its `stopped`.
+
+        NO_ROOM: there are more. Nothing was written then where `columns.rows` has not grown: the next record needs
+        buffers of `need_rows`, `need_headers`, `need_bytes`.
+        """

@@ -3,7 +3,8 @@
 
 kdump.kernel.records has the walk over records that this module shares. A batch goes in whole or not at all: whether
 there is room for it is decided before the first byte is written. First by a bound from the size of the payload; where
-that does not fit, by what the records take.
+that does not fit, by what the records take. A batch that is larger than the buffers goes in by parts, and the same is
+decided for each part.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -408,7 +409,7 @@ cdef class Columns:
                 if not self.fits(&most):
                     self.refuse(&most)
                     return
-            self.status = self.add_records(row, p, end, readable)
+            self.status = self.add_records(row, &p, end, row[COUNT], True, readable)
         else:
             scan_messages(p, end, row[MAGIC] if wrapped else -1, row[LAST_OFFSET] if wrapped else 0, &s)
             most.rows = s.count
@@ -416,7 +417,7 @@ cdef class Columns:
             if not self.fits(&most):
                 self.refuse(&most)
                 return
-            self.add_messages(row, p, &s, readable)
+            self.add_messages(row, &p, s.count, s.shift, first_offset_of(p, &s), readable)
             self.status = s.status
         if self.status:
             self.stopped = D_BROKEN
@@ -440,15 +441,19 @@ cdef class Columns:
         self.need_bytes = max(max(need.key_bytes, need.value_bytes),
                               max(need.header_key_bytes, need.header_value_bytes))
 
-    cdef int add_records(self, const int64_t *row, const uint8_t *p, const uint8_t *end,
+    cdef int add_records(self, const int64_t *row, const uint8_t **at, const uint8_t *end, int64_t count, bint is_last,
                          const uint8_t *readable) noexcept nogil:
-        """Add the records of a batch of magic 2; returns 0 or the status of the one that ends them."""
+        """Add `count` records of a batch of magic 2, and move `at` to the end of them.
+
+        Returns 0 or the status of the one that ends them. `is_last`: no record of the batch comes after them.
+        """
         cdef Fields f
         cdef Bytes key = self._key, value = self._value
+        cdef const uint8_t *p = at[0]
         cdef const uint8_t *begin
         cdef const uint8_t *stop
         cdef int64_t i, offset, timestamp, n = self.rows
-        cdef int64_t count = row[COUNT], base_offset = row[BASE_OFFSET], base_timestamp = row[BASE_TIMESTAMP]
+        cdef int64_t base_offset = row[BASE_OFFSET], base_timestamp = row[BASE_TIMESTAMP]
         cdef int64_t append_ms = row[MAX_TIMESTAMP], base_sequence = row[BASE_SEQUENCE]
         cdef bint appended = row[ATTRIBUTES] & LOG_APPEND_TIME != 0, selects = self._selects
         cdef int32_t *header_offsets = self._header_offsets
@@ -495,8 +500,9 @@ cdef class Columns:
             if numbered:
                 (<int32_t *> self._cells[C_SEQUENCE])[n] = sequence_of(base_sequence, f.offset_delta)
             n += 1
-        if count > 0 and status == 0 and p != end:
+        if is_last and row[COUNT] > 0 and status == 0 and p != end:
             status = LEFTOVER
+        at[0] = p
         self._key, self._value = key, value
         self.fill_batch(row, n, base_offset)
         if self._cells[C_MAGIC] != NULL:
@@ -538,17 +544,17 @@ cdef class Columns:
         self._valid[C_HEADERS][n >> 3] |= 1 << (n & 7)
         self._with_headers += 1
 
-    cdef void add_messages(self, const int64_t *row, const uint8_t *p, const MessageScan *s,
-                           const uint8_t *readable) noexcept nogil:
-        """Add the messages of magic 0 and 1 that a scan counted."""
+    cdef void add_messages(self, const int64_t *row, const uint8_t **at, int64_t count, int64_t shift,
+                           int64_t first_offset, const uint8_t *readable) noexcept nogil:
+        """Add `count` messages of magic 0 and 1 that a scan has counted, and move `at` to the end of them."""
         cdef Message m
+        cdef const uint8_t *p = at[0]
         cdef int64_t i, total, offset, timestamp, n = self.rows
         cdef bint appended = row[ATTRIBUTES] & LOG_APPEND_TIME != 0 and row[MAGIC] == 1
-        cdef int64_t first_offset = <int64_t> (<uint64_t> be64(p) + <uint64_t> s.shift) if s.count else 0
-        for i in range(s.count):
+        for i in range(count):
             total = total_of(p)
             parse_message(p, total, &m)
-            offset = <int64_t> (<uint64_t> be64(p) + <uint64_t> s.shift)
+            offset = <int64_t> (<uint64_t> be64(p) + <uint64_t> shift)
             timestamp = row[MAX_TIMESTAMP] if appended and m.magic == 1 else m.timestamp
             if not self._selects or self.selects_record(offset, timestamp):
                 self.add_message(p, &m, n, offset, timestamp, readable)
@@ -558,6 +564,7 @@ cdef class Columns:
                     (<int32_t *> self._cells[C_SIZE])[n] = <int32_t> total
                 n += 1
             p += total
+        at[0] = p
         self.fill_batch(row, n, first_offset)
         self.rows = n
 
@@ -665,30 +672,154 @@ cdef inline int64_t smallest_size(const int64_t *row) noexcept nogil:
     return HEADER if row[MAGIC] == 2 else LOG_OVERHEAD
 
 
+cdef inline int64_t first_offset_of(const uint8_t *messages, const MessageScan *s) noexcept nogil:
+    return <int64_t> (<uint64_t> be64(messages) + <uint64_t> s.shift) if s.count else 0
+
+
 cdef void measure_records(const int64_t *row, const uint8_t *p, const uint8_t *end, Needs *need) noexcept nogil:
     """Add up what the records of a batch of magic 2 take, chosen or not."""
-    cdef Fields f
-    cdef const uint8_t *stop
-    cdef const uint8_t *h
-    cdef int64_t i, j
-    cdef int32_t size = 0
+    cdef int64_t i
     cdef int status = 0
-    cdef bint odd = False
     memset(need, 0, sizeof(Needs))
     for i in range(row[COUNT]):
-        stop = record_end(&p, end, &status, &odd)
-        if stop == NULL or walk_record(p, stop, &f, &odd):
+        p = measure_record(p, end, need, &status)
+        if p == NULL:
             break
-        p = stop
-        need.rows += 1
-        need.key_bytes += max(f.key_size, 0)
-        need.value_bytes += max(f.value_size, 0)
-        need.headers += f.header_count
-        h = f.headers
-        for j in range(f.header_count):
-            h = varint(h, stop, &size, &odd)
-            need.header_key_bytes += size if is_ascii(h, size) else REPLACEMENT * <int64_t> size
-            h = varint(h + size, stop, &size, &odd)
-            if size > 0:
-                need.header_value_bytes += size
-                h += size
+
+
+cdef const uint8_t *measure_record(const uint8_t *p, const uint8_t *end, Needs *need, int *status) noexcept nogil:
+    """Add what the record at `p` takes; returns its end, or NULL with a status where it is not valid."""
+    cdef Fields f
+    cdef const uint8_t *h
+    cdef int64_t i
+    cdef int32_t size = 0
+    cdef bint odd = False
+    cdef const uint8_t *stop = record_end(&p, end, status, &odd)
+    if stop == NULL:
+        return NULL
+    status[0] = walk_record(p, stop, &f, &odd)
+    if status[0]:
+        return NULL
+    need.rows += 1
+    need.key_bytes += max(f.key_size, 0)
+    need.value_bytes += max(f.value_size, 0)
+    need.headers += f.header_count
+    h = f.headers
+    for i in range(f.header_count):
+        h = varint(h, stop, &size, &odd)
+        need.header_key_bytes += size if is_ascii(h, size) else REPLACEMENT * <int64_t> size
+        h = varint(h + size, stop, &size, &odd)
+        if size > 0:
+            need.header_value_bytes += size
+            h += size
+    return stop
+
+
+cdef const uint8_t *measure_message(const uint8_t *p, Needs *need) noexcept nogil:
+    """Add what the message at `p`, which a scan has counted, takes; returns its end."""
+    cdef Message m
+    cdef int64_t total = total_of(p)
+    parse_message(p, total, &m)
+    need.rows += 1
+    need.key_bytes += max(m.key_size, 0)
+    need.value_bytes += max(m.value_size, 0)
+    return p + total
+
+
+cdef class BatchParts:
+    """See columns.pyi."""
+
+    cdef Columns _columns
+    cdef Py_buffer _view
+    cdef int64_t _row[BATCH_WIDTH]
+    cdef int64_t _at, _left, _shift, _first_offset
+    cdef int _status
+    cdef bint _legacy
+
+    def __cinit__(self, Columns columns, rows, Py_ssize_t index, payload):
+        cdef Py_buffer cells
+        PyObject_GetBuffer(rows, &cells, PyBUF_SIMPLE)
+        try:
+            if index < 0 or index >= cells.len // (BATCH_WIDTH * 8):
+                raise IndexError("no such row")
+            memcpy(self._row, <const int64_t *> cells.buf + index * BATCH_WIDTH, sizeof(self._row))
+        finally:
+            PyBuffer_Release(&cells)
+        PyObject_GetBuffer(payload, &self._view, PyBUF_SIMPLE)
+        self._columns = columns
+        self._legacy = self._row[MAGIC] != 2
+        if not columns.is_wanted(self._row):
+            self._at, self._legacy = self._view.len, True
+        elif self._legacy:
+            self.count_messages()
+        else:
+            self._left = self._row[COUNT]
+
+    cdef void count_messages(self) noexcept:
+        cdef MessageScan s
+        cdef const uint8_t *p = <const uint8_t *> self._view.buf
+        cdef bint wrapped = self._row[ATTRIBUTES] & CODEC_MASK != 0
+        scan_messages(p, p + self._view.len, self._row[MAGIC] if wrapped else -1,
+                      self._row[LAST_OFFSET] if wrapped else 0, &s)
+        self._left, self._shift, self._status = s.count, s.shift, s.status
+        self._first_offset = first_offset_of(p, &s)
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self._view)
+
+    def add(self):
+        """See columns.pyi."""
+        cdef Columns columns = self._columns
+        cdef int64_t rows = columns.rows
+        columns.status = 0
+        if self._left < 0:
+            columns.stopped = D_BROKEN
+            return D_BROKEN
+        columns.stopped = D_NO_ROOM
+        while columns.stopped == D_NO_ROOM and columns.rows == rows:
+            if not self.add_part():
+                break
+        return columns.stopped
+
+    cdef bint add_part(self) noexcept:
+        """Add what there is room for, and set `stopped`. False where the next record does not fit."""
+        cdef Columns columns = self._columns
+        cdef const uint8_t *begin = <const uint8_t *> self._view.buf
+        cdef const uint8_t *p = begin + self._at
+        cdef const uint8_t *end = begin + self._view.len
+        cdef int64_t count = self.count_fitting(p, end)
+        if columns.stopped == D_NO_ROOM and count == 0:
+            return False
+        self._left -= count
+        if self._legacy:
+            columns.add_messages(self._row, &p, count, self._shift, self._first_offset, end)
+            columns.status = 0 if self._left else self._status
+        else:
+            columns.status = columns.add_records(self._row, &p, end, count, self._left == 0, end)
+            if columns.stopped == D_BROKEN:
+                columns.status = self._status
+        self._at = p - begin
+        if columns.status:
+            self._left = 0
+            columns.stopped = D_BROKEN
+        return True
+
+    cdef int64_t count_fitting(self, const uint8_t *p, const uint8_t *end) noexcept:
+        """Count the next records that there is room for, and set `stopped`: BROKEN where one follows that is no record.
+        """
+        cdef Columns columns = self._columns
+        cdef Needs need, more
+        cdef int64_t count = 0
+        memset(&need, 0, sizeof(Needs))
+        columns.stopped = D_ADDED
+        while count < self._left and columns.stopped == D_ADDED:
+            more = need
+            p = measure_message(p, &more) if self._legacy else measure_record(p, end, &more, &self._status)
+            if p == NULL:
+                columns.stopped = D_BROKEN
+            elif not columns.fits(&more):
+                columns.refuse(&more)
+            else:
+                need = more
+                count += 1
+        return count

@@ -45,6 +45,11 @@ class SourceWindow:
         """The buffer, the position of its first byte, and how many bytes are read. Valid until the next read."""
         return self._window, self._origin, self._filled
 
+    def release(self) -> None:
+        """Give back the memory of a large window: what it holds is read again when it is needed."""
+        if len(self._window) > BUFFER_BYTES:
+            self._window, self._filled = memoryview(bytearray(BUFFER_BYTES)), 0
+
     def _load(self, position: int, need: int) -> int:
         """Index of `position` in the window, which holds `need` bytes from there on unless the file has shrunk."""
         at = position - self._origin

@@ -273,6 +273,19 @@ def repeated(records: list[build.Record], times: int) -> bytes:
     return b"".join((number * len(records)).to_bytes(8) + body for number in range(times))
 
 
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_a_large_batch_of_the_log_is_several_record_batches(tmp_path: Path, codec: str) -> None:
+    large = tables.DATA_BYTES + 1
+    sizes = [*range(2900), large, *range(1000), large, large, *range(50)]
+    records = [build.Record(b"%d" % i, b"v" * size) for i, size in enumerate(sizes)]
+    path = written(tmp_path, build.batch(records, codec=codec))
+    batches = list(kdump.arrow(path, columns=["key", "value"]))
+    assert [len(value) for batch in batches for value in batch["value"].to_pylist()] == sizes
+    assert [key for batch in batches for key in batch["key"].to_pylist()] == [b"%d" % i for i in range(len(sizes))]
+    assert sum(batch["value"].nbytes > tables.DATA_BYTES + 5 * tables.ROWS for batch in batches) == 0
+    assert len(batches) >= 6
+
+
 def test_record_batches_share_buffers_with_nobody(tmp_path: Path) -> None:
     records = [build.Record(b"%d" % i, b"v" * 100) for i in range(1000)]
     path = written(tmp_path, repeated(records, 140))

@@ -8,13 +8,14 @@ from array import array
 import pytest
 
 from kdump.kernel import columns
-from kdump.kernel.columns import ADDED, BROKEN, BUFFERS, COLUMNS, COMPRESSED, NO_ROOM, SPARE_BYTES, Columns
+from kdump.kernel.columns import ADDED, BROKEN, BUFFERS, COLUMNS, COMPRESSED, NO_ROOM, SPARE_BYTES, BatchParts, Columns
 from kdump.kernel.scan import BATCH_COLUMNS
 from support import build
 from support.laws import examples
 
 GUARD = 128
 CANARY = 0xA5
+BITS = ("transactional", "control")
 WIDTHS = {"magic": 1, "codec": 1, "producer_epoch": 2, "timestamp_type": 4, "sequence": 4, "size": 4}
 
 
@@ -25,7 +26,7 @@ def sizes(name: str, rows: int, headers: int, data: int) -> list[int]:
     if name == "headers":
         key = [4 * (headers + 1), data + SPARE_BYTES]
         return [bits, 4 * (rows + 1), *key, of_headers, *key]
-    if name in ("transactional", "control"):
+    if name in BITS:
         return [bits]
     width = WIDTHS.get(name, 4 if name == "partition_leader_epoch" else 8)
     return [rows * width] if name not in ("timestamp", "partition_leader_epoch") else [bits, rows * width]
@@ -134,6 +135,83 @@ def test_what_a_batch_needs_is_enough() -> None:
             several.begin(guarded.buffers())
             assert several.add_payload(row, 0, payload) != NO_ROOM
             assert guarded.is_intact()
+
+
+def in_parts(several: Columns, rows: array[int], payload: bytes, rng: random.Random) -> tuple[int, int, list[bytes]]:
+    """What a batch is stopped by, its status, and the rows that it had, as text of each, by parts of random sizes."""
+    found: list[bytes] = []
+    guarded = Guarded(rng.randrange(3), rng.randrange(3), rng.choice([0, 30, 300]))
+    several.begin(guarded.buffers())
+    parts = BatchParts(several, rows, 0, payload)
+    while True:
+        before = bytes(guarded.block)
+        end = parts.add()
+        assert guarded.is_intact()
+        found += texts(guarded, several.rows)
+        if end != NO_ROOM:
+            return end, several.status, found
+        if several.rows:
+            several.end()
+            guarded = Guarded(rng.randrange(3), rng.randrange(3), rng.choice([0, 30, 300]))
+        else:
+            assert bytes(guarded.block) == before
+            guarded = Guarded(several.need_rows, several.need_headers, several.need_bytes)
+        several.begin(guarded.buffers())
+
+
+def texts(guarded: Guarded, rows: int) -> list[bytes]:
+    """Each row as text: the bytes of its columns."""
+    cells = dict(zip(COLUMNS, guarded.buffers(), strict=True))
+    found = []
+    for row in range(rows):
+        parts = []
+        for name in ("key", "value"):
+            valid, offsets, data = cells[name]
+            first, stop = offsets.cast("i")[row : row + 2].tolist()
+            is_valid = valid[row // 8] >> row % 8 & 1
+            parts.append(bytes(data[first:stop]) if is_valid else b"null")
+        numbers = [name for name, buffers in cells.items() if len(buffers) == 1 and name not in BITS]
+        parts += [bytes(cells[name][0][row * WIDTHS.get(name, 8) :][: WIDTHS.get(name, 8)]) for name in numbers]
+        valid, offsets, key_offsets, keys, values_valid, value_offsets, values = cells["headers"]
+        first, stop = offsets.cast("i")[row : row + 2].tolist()
+        parts.append(b"%d" % (valid[row // 8] >> row % 8 & 1))
+        for header in range(first, stop):
+            for at, data in ((key_offsets, keys), (value_offsets, values)):
+                begin, end = at.cast("i")[header : header + 2].tolist()
+                parts.append(bytes(data[begin:end]))
+            parts.append(b"%d" % (values_valid[header // 8] >> header % 8 & 1))
+        found.append(b" ".join(parts))
+    return found
+
+
+@pytest.mark.laws
+def test_a_batch_by_parts_is_the_batch() -> None:
+    rng = random.Random(3)
+    stopped = set()
+    for _ in range(examples(1000)):
+        payload, count, magic = payload_of(rng)
+        row = row_of(payload, rng, count, magic)
+        whole = Guarded(9, 100, 9000)
+        how = rng.choice([{}, {"lowest": 6}, {"latest": 500}])
+        several = Columns(COLUMNS, **how)
+        several.begin(whole.buffers())
+        wanted = several.add_payload(row, 0, payload), several.status, texts(whole, several.rows)
+        assert in_parts(Columns(COLUMNS, **how), row, payload, rng) == wanted
+        stopped.add(wanted[0])
+    assert stopped == {ADDED, BROKEN}
+
+
+def test_parts_hold_their_payload() -> None:
+    record = build.encode_record(build.Record(b"k", b"v"), offset_delta=0, timestamp_delta=0)
+    payload = bytearray(record)
+    parts = BatchParts(Columns(["key"]), row_of(record, random.Random(0), 1, 2), 0, payload)
+    with pytest.raises(BufferError):
+        payload.clear()
+    assert parts.add() == NO_ROOM
+    del parts
+    payload.clear()
+    with pytest.raises(IndexError):
+        BatchParts(Columns(["key"]), array("q"), 0, b"")
 
 
 def test_after_the_end_nothing_is_added() -> None:

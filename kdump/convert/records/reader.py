@@ -10,7 +10,7 @@ from kdump.convert.records.ordered_log import ordered_log
 from kdump.convert.records.outcome_ranges import OutcomeRange, OutcomeRanges
 from kdump.convert.tables import LARGEST_DATA, USUAL_ROOM, RecordBuffers, Room
 from kdump.format.batch import Batch
-from kdump.kernel.columns import BROKEN, COMPRESSED, NO_ROOM, Columns
+from kdump.kernel.columns import BROKEN, COMPRESSED, NO_ROOM, BatchParts, Columns
 from kdump.kernel.isolation import ABORTED, COMMITTED, Decisions
 from kdump.kernel.records import STATUSES
 from kdump.log.batch_location import DamagedRange, damaged_ranges
@@ -210,35 +210,36 @@ class RecordStream:
         columns, walk, index = self._columns, chunk.walk, 0
         while index < chunk.batches:
             index = columns.add_chunk(walk.scanner.rows, index, chunk.batches, *walk.window)
-            if columns.stopped == NO_ROOM:
-                if not self._has_room():
-                    self._report_batch(path, chunk, index, "batch/limit")
-                    index += 1
-                elif columns.rows:
-                    yield self._turn()
-                else:
-                    self._grow()
-            elif columns.stopped == COMPRESSED:
+            if columns.stopped == NO_ROOM and columns.rows:
+                yield self._turn()
+            elif columns.stopped in (COMPRESSED, NO_ROOM):
                 yield from self._open(path, chunk, index)
                 index += 1
             elif columns.stopped == BROKEN:
                 self._report_batch(path, chunk, index - 1, self._problem(chunk, index - 1))
 
     def _open(self, path: str, chunk: BatchChunk, index: int) -> Iterator[pa.RecordBatch]:
-        """Add a batch that has to be decompressed."""
-        columns, batch = self._columns, chunk.row(index)
+        """Add a batch that has to be decompressed, or that needs more room than there is in a record batch."""
+        columns, rows, batch = self._columns, chunk.walk.scanner.rows, chunk.row(index)
         payload, problem = payload_of(batch, chunk.body(batch), self._max_batch_bytes)
         if problem is not None:
             self._report_batch(path, chunk, index, problem)
             return
-        while columns.add_payload(chunk.walk.scanner.rows, index, payload) == NO_ROOM:
-            if not self._has_room():
-                self._report_batch(path, chunk, index, "batch/limit")
-                return
-            if columns.rows:
-                yield self._turn()
-            else:
-                self._grow()
+        if batch.codec:
+            chunk.walk.release()
+        if columns.add_payload(rows, index, payload) == NO_ROOM and columns.rows:
+            yield self._turn()
+            columns.add_payload(rows, index, payload)
+        if columns.stopped == NO_ROOM:
+            parts = BatchParts(columns, rows, index, payload)
+            while parts.add() == NO_ROOM:
+                if columns.rows:
+                    yield self._turn()
+                elif columns.need_bytes <= LARGEST_DATA:
+                    self._grow()
+                else:
+                    self._report_batch(path, chunk, index, "batch/limit")
+                    return
         if columns.stopped == BROKEN:
             self._report_batch(path, chunk, index, self._problem(chunk, index))
 
@@ -304,12 +305,8 @@ class RecordStream:
         self._buffers.begin(self._of, replica=self._replica)
         return batch
 
-    def _has_room(self) -> bool:
-        """Whether a column can have what the next batch needs."""
-        return self._columns.need_bytes <= LARGEST_DATA
-
     def _grow(self) -> None:
-        """Begin a record batch for a batch that is larger than the usual buffers."""
+        """Begin a record batch for a record that is larger than the usual buffers."""
         columns = self._columns
         room = Room(columns.need_rows, columns.need_headers, columns.need_bytes)
         self._buffers.begin(self._of, room, replica=self._replica)
