@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,38 @@ def test_who_stops_early_ends_the_thread() -> None:
     reading = decode_ahead(numbers(1000), 2)
     assert next(reading)["n"][0].as_py() == 0
     reading.close()
+
+
+def test_what_is_large_is_written_before_the_next_one_is_decoded() -> None:
+    decoded: list[int] = []
+
+    def numbered() -> Iterator[pa.RecordBatch]:
+        for number in range(6):
+            decoded.append(number)
+            yield batch(number)
+
+    for number, each in enumerate(decode_ahead(numbered(), 4, batch(0).nbytes - 1)):
+        assert each["n"][0].as_py() == number
+        time.sleep(0.01)  # so that the thread could decode another one
+        assert decoded == list(range(number + 1))
+
+
+def test_what_is_small_is_decoded_ahead() -> None:
+    decoded: list[int] = []
+    enough = threading.Event()
+
+    def numbered() -> Iterator[pa.RecordBatch]:
+        for number in range(6):
+            decoded.append(number)
+            if number == 5:
+                enough.set()
+            yield batch(number)
+
+    reading = decode_ahead(numbered(), 4)
+    next(reading)
+    assert enough.wait(10)
+    reading.close()
+    assert decoded == list(range(6))
 
 
 def compressed_log(place: Path) -> Path:
