@@ -258,6 +258,21 @@ def test_a_value_too_large_for_the_statistics_has_no_range(tmp_path: Path) -> No
     assert {each.name: each[1:] for each in file.columns}["value"] == (None, None, 0)
 
 
+def test_a_file_with_a_large_value_has_no_statistics_of_values(tmp_path: Path) -> None:
+    large = build.Record(b"k", b"x" * (5 << 20), ((b"h", b"v"),))
+    batches = [build.batch([build.Record(b"k", b"y")], base_offset=0), build.batch([large], base_offset=1)]
+    more = [records(first, first + 5) for first in (2, 7)]
+    settings = SETTINGS._replace(row_group_rows=1)
+    entry = converted(write_log(tmp_path / "t-0", *batches, *more), tmp_path / "out", settings)
+    first, second = entry.files
+    assert (first.rows, second.rows) == (1, 11)
+    assert {each.name: each[1:] for each in first.columns}["value"] == (b"y", b"y", 0)
+    ranges = {each.name: each[1:] for each in second.columns}
+    assert ranges["value"] == ranges["key"] == (None, None, None)
+    assert (ranges["offset"], ranges["topic"]) == ((1, 11, 0), ("t", "t", 0))
+    assert offsets_of(tmp_path / "out") == list(range(12))
+
+
 def test_columns_alone(tmp_path: Path) -> None:
     """Also without the offsets, which the names of the files still have."""
     source = write_log(tmp_path / "t-0", records(5, 9), base=5)

@@ -157,7 +157,8 @@ MANIFEST: dict[str, tuple[str, Mapping[str, str]]] = {
             "last_offset": "likewise",
             "provisional": "whether the next run replaces it",
             "is_sorted": "whether the rows are in the order of their offsets, as its metadata says",
-            "columns": "by name: smallest, largest and nulls. Each is null where the file does not say it",
+            "columns": "by name: smallest, largest and nulls. Each is null where the file does not say it, as for "
+            "keys, values and headers where one of them has more than 4 MiB",
             "sources": "the log files of its rows: path, base_offset, size, and of their last batch then last_offset "
             "and crc",
         },
@@ -213,6 +214,10 @@ ABOUT = [
         "An output that is one file has one writer, and its order needs one: a thread beside it decodes. --jobs gives "
         "processes for reading headers, merging copies and counting a dry run; for writing on all cores take parquet "
         "or log. All headers are read, and copies merged, before the first record is written."
+    ),
+    (
+        "A writer of Parquet needs up to 320 MiB of memory, and the bytes of the largest batch, as it is stored and "
+        "decompressed. A record of more than 16 MiB needs up to six times its size in place of the latter."
     ),
     (
         "In text a partition is one line, path: rows, offsets, where the next run goes on, and what was left out. "

@@ -9,6 +9,7 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import chain
 from typing import Any, Final, NamedTuple, get_args
 
 import pyarrow as pa
@@ -45,6 +46,11 @@ _BY_OFFSET: Final = ("offset", "ascending")
 _PAGE_ROWS: Final = 1024
 _PAGE_BYTES: Final = 1 << 20
 _BUFFER_BYTES: Final = 1 << 20
+_OF_ANY_SIZE: Final = ("key", "value", "headers", "value_json")
+_LARGE_VALUE_BYTES: Final = 4 << 20
+"""A row group with a larger one has no statistics of these columns: for them Arrow makes six copies of it. It would not
+write them: in statistics a value has at most 4096 bytes.
+"""
 _LARGEST_BASE: Final = 180
 """The most bytes that topic and partition have in the name of a file, whose offsets and suffixes follow."""
 # What Spark escapes in the names of partition folders (ExternalCatalogUtils).
@@ -193,8 +199,9 @@ class _OpenFile:
         *,
         is_sorted: bool,
         row_bytes: int,
+        has_large: bool,
     ) -> None:
-        self.temporary = temporary
+        self.temporary, self.has_large = temporary, has_large
         self.rows = self.first = self.last = 0
         self._largest_group = 0
         self._metadata: list[Any] = []
@@ -211,7 +218,7 @@ class _OpenFile:
                 use_dictionary=[*(name for name in schema.names if name in _DICTIONARIES), _HEADER_KEYS],
                 column_encoding={name: "DELTA_BINARY_PACKED" for name in schema.names if name in _DELTAS},
                 sorting_columns=pq.SortingColumn.from_ordering(schema, [_BY_OFFSET]) if is_sorted else None,
-                write_statistics=True,
+                write_statistics=_without_large(schema) if has_large else True,
                 # The size of a page is looked at once in so many rows: large values would make it that of a row group.
                 write_batch_size=min(_PAGE_ROWS, max(1, _PAGE_BYTES // max(row_bytes, 1))),
                 metadata_collector=self._metadata,
@@ -264,6 +271,7 @@ class _Gathered:
         self.batches: list[pa.RecordBatch] = []
         self.rows = self.bytes = 0
         self.first = self.last = 0
+        self.has_large = False
 
     def add(self, batch: pa.RecordBatch, size: int, first: int, last: int) -> None:
         self.first = min(first, self.first) if self.batches else first
@@ -271,6 +279,7 @@ class _Gathered:
         self.batches.append(batch)
         self.rows += batch.num_rows
         self.bytes += size
+        self.has_large = self.has_large or (size > _LARGE_VALUE_BYTES and _has_large(batch))
 
 
 class PartitionWriter:
@@ -338,10 +347,12 @@ class PartitionWriter:
         gathered, self._gathered = self._gathered, _Gathered()
         if not gathered.batches:
             return
-        if self._file is not None and self._file.is_full(self._settings.file_bytes):
+        if self._file is not None and (
+            self._file.is_full(self._settings.file_bytes) or gathered.has_large > self._file.has_large
+        ):
             self._close_file()
         if self._file is None:
-            self._file = self._open(gathered.bytes // gathered.rows)
+            self._file = self._open(gathered)
         self._file.write(self._table(gathered.batches), gathered, self._settings.row_group_bytes)
 
     def _table(self, batches: list[pa.RecordBatch]) -> pa.Table:
@@ -352,12 +363,17 @@ class PartitionWriter:
             columns.append(column if column.type == field.type else column.cast(field.type))
         return pa.Table.from_arrays(columns, schema=self._schema)
 
-    def _open(self, row_bytes: int) -> _OpenFile:
+    def _open(self, gathered: _Gathered) -> _OpenFile:
         temporary = f"{self._unique}-{len(self._temporaries)}.tmp"
         self._temporaries.append(temporary)
-        is_sorted = self._is_sorted and "offset" in self._schema.names
         return _OpenFile(
-            self._directory, temporary, self._schema, self._settings, is_sorted=is_sorted, row_bytes=row_bytes
+            self._directory,
+            temporary,
+            self._schema,
+            self._settings,
+            is_sorted=self._is_sorted and "offset" in self._schema.names,
+            row_bytes=gathered.bytes // gathered.rows,
+            has_large=gathered.has_large,
         )
 
     def _end_file(self) -> None:
@@ -435,6 +451,18 @@ def _parts(batch: pa.RecordBatch, provisional_from: int | None) -> Iterator[tupl
 
 
 # ---- statistics
+
+
+def _without_large(schema: pa.Schema) -> list[str]:
+    """The columns that have no large value."""
+    return [name for name in schema.names if name not in _OF_ANY_SIZE]
+
+
+def _has_large(batch: pa.RecordBatch) -> bool:
+    """Whether a key, a value, or part of a header is large."""
+    columns = [batch.column(name) for name in batch.schema.names if name in _OF_ANY_SIZE]
+    parts = [each.values.flatten() if pa.types.is_list(each.type) else [each] for each in columns]
+    return any((pc.max(pc.binary_length(part)).as_py() or 0) > _LARGE_VALUE_BYTES for part in chain(*parts))
 
 
 def _column_ranges(metadata: pq.FileMetaData, schema: pa.Schema) -> Iterator[ColumnRange]:
