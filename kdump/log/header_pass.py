@@ -35,7 +35,8 @@ def read_headers(slices: Sequence[LogSlice]) -> HeaderPass:
         if state is None:
             return _UNKNOWN
         transactional = transactional or state.transactional > 0
-        compacted = compacted or state.compacted
+        # Nobody else puts an empty segment in the place of others than the cleaner.
+        compacted = compacted or state.compacted or (not state.batches and each.log.path.endswith(".log.swap"))
         is_ordered = is_ordered and headers.is_ordered
         base = each.log.base_offset
         if 0 <= end and base is not None and base > end + 1 and each.start == 0:

@@ -12,6 +12,7 @@ import kdump
 from kdump.convert.choice import Choice
 from kdump.convert.convert import convert_logs
 from kdump.convert.options import ConvertOptions, Target
+from kdump.convert.records.swap_segments import with_swap_segments
 from kdump.convert.results import ConvertFindings
 from kdump.verify.findings import Finding, Severity
 
@@ -62,6 +63,44 @@ def test_a_damaged_swap_segment_replaces_nothing(tmp_path: Path) -> None:
     assert offsets(directory) == wanted
     first.unlink()
     assert 0 < len(offsets(directory)) < len(wanted)
+
+
+def logs_after_a_start(directory: Path) -> dict[int, str]:
+    """The log files that the next start leaves, each by the name that it has now."""
+    result = kdump.predict_start(str(directory))
+    assert not result.refuses
+    now = {target: name for name, target in result.swap_targets.items()}
+    return {int(name[:20]): now.get(name, name) for name in result.files if name.endswith(".log")}
+
+
+@pytest.mark.parametrize(
+    "leftovers",
+    [
+        {f"{BASES[1]:020}.log.swap": 0},
+        {f"{BASES[0]:020}.log.swap": 0},
+        {f"{BASES[0]:020}.log.swap": 0, f"{BASES[2]:020}.log.swap": 1},
+        {f"{BASES[1]:020}.log.swap": 1, f"{BASES[3]:020}.log.swap": 0},
+        {f"{BASES[1] + 1:020}.log.swap": 0},
+        {f"{BASES[1]:020}.log.swap": 0, f"{BASES[0]:020}.log.cleaned": 0},
+        {f"{BASES[1]:020}.log.swap": 0, f"{BASES[1]:020}.index.cleaned": 0},
+        {f"{BASES[1]:020}.log.swap": 0, f"{BASES[2]:020}.log.cleaned": 0},
+    ],
+    ids=str,
+)
+def test_empty_swap_segments_are_what_a_start_makes_of_them(leftovers: dict[str, int], tmp_path: Path) -> None:
+    """The cleaner leaves an empty segment where no record is left. Its end is its base offset, so that a start deletes
+    no other segment for it; but it renames it over the one with its base offset."""
+    directory = copied(tmp_path)
+    for name, is_filled in leftovers.items():
+        source = log_of(directory, int(name[:20]))
+        (directory / name).write_bytes(source.read_bytes() if is_filled else b"")
+    (partition,) = (each for each in kdump.discover(directory) if isinstance(each, kdump.Partition))
+    found = with_swap_segments(partition).segments
+    assert {each.log.base_offset: Path(each.log.path).name for each in found} == logs_after_a_start(directory)
+    gone = {int(name[:20]) for name, is_filled in leftovers.items() if name.endswith(".swap") and not is_filled}
+    if not any(name.endswith(".cleaned") for name in leftovers) and gone <= set(BASES):
+        kept = offsets(directory)
+        assert not [offset for offset in kept if max(base for base in BASES if base <= offset) in gone]
 
 
 @pytest.mark.parametrize("target", [Target.PARQUET, Target.LOG])
@@ -135,3 +174,11 @@ def test_missing_offsets_in_a_segment_are_a_warning(tmp_path: Path) -> None:
     log.write_bytes(data)
     (found,) = findings(directory, tmp_path / "out")
     assert (found.code, found.severity, found.position) == ("offset/gap", Severity.WARNING, position)
+
+
+def test_an_empty_swap_segment_is_said_and_its_offsets_are_not_missing(tmp_path: Path) -> None:
+    directory = copied(tmp_path)
+    swap = Path(f"{log_of(directory, BASES[1])}.swap")
+    swap.touch()
+    found = findings(directory, tmp_path / "out")
+    assert [(each.code, each.path) for each in found if each.severity > Severity.INFO] == [("file/leftover", str(swap))]

@@ -379,7 +379,7 @@ MISSING = (
     "offsets that are missing in a segment as offset/gap, a warning, unless the log is compacted. A valid batch that "
     "contradicts others about its offsets is left out, and reported: an error unless others have its offsets. A "
     "segment with the suffix .swap, which a broker was putting in the place of others, is read instead of these, as "
-    "its next start would do; it is reported as file/leftover. "
+    "its next start would do, also an empty one; it is reported as file/leftover. "
     "Offsets that no copy has are reported as replica/missing, an error, with whether they lie below the high "
     "watermark. --to log makes one partition of a merge, which a broker can be given; it lacks these offsets. A log "
     "file of a copy that cannot be read is left out of the merge, and the other copies fill its offsets. The exit "

@@ -21,7 +21,8 @@ _SUFFIX: Final = ".log.swap"
 def with_swap_segments(partition: Partition) -> Partition:
     """The partition with its .swap segments instead of the segments that they replace. Raises SourceError.
 
-    One whose headers are damaged replaces nothing; it is read where no segment has its base offset.
+    One whose headers are damaged replaces nothing; it is read where no segment has its base offset. An empty one takes
+    the place of the segment with its base offset.
     """
     logs = [
         LogFile(each.path, Kind.LOG, number, False, each.size)
@@ -33,15 +34,26 @@ def with_swap_segments(partition: Partition) -> Partition:
     if not logs:
         return partition
     there = {segment.log.base_offset for segment in partition.segments}
-    ends = {log: read_headers([LogSlice(log)]).next_offset for log in logs}
+    ends = {log: _next_offset(log) for log in logs}
     taken = [log for log, end in ends.items() if end is not None or log.base_offset not in there]
-    replaced = [(log.base_offset or 0, end) for log, end in ends.items() if end is not None]
-    first = min((base for base, _ in replaced), default=0)
-    stop = max((end for _, end in replaced), default=0)
-    segments = [each for each in partition.segments if not first <= (each.log.base_offset or 0) < stop]
+    replaced = {log.base_offset or 0: end for log, end in ends.items() if end is not None}
+    first, stop = min(replaced, default=0), max(replaced.values(), default=0)
+    segments = [
+        each
+        for each in partition.segments
+        if not first <= (each.log.base_offset or 0) < stop and each.log.base_offset not in replaced
+    ]
     segments += map(Segment, taken)
     segments.sort(key=lambda each: each.log.base_offset or 0)
     return partition._replace(segments=tuple(segments))
+
+
+def _next_offset(log: LogFile) -> int | None:
+    """The offset after the last one (LogSegment.readNextOffset), the base offset of an empty one; None for damage."""
+    with log.open() as source:
+        if not source.size:
+            return log.base_offset
+    return read_headers([LogSlice(log)]).next_offset
 
 
 def swap_findings(partition: SlicedPartition) -> Iterator[Finding]:
