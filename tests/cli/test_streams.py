@@ -279,8 +279,9 @@ def test_a_second_interrupt_ends_a_write_at_once() -> None:
             signal.raise_signal(signal.SIGINT)
             raise AssertionError
 
+    before = signal.getsignal(signal.SIGINT)  # Spark has one of its own, where a test of its ran before
     device = Deaf(0)
     with pytest.raises(KeyboardInterrupt):
         CompleteWriter(device, "standard output").write(b"data")
     assert device.taken == b"once"
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
