@@ -2,8 +2,8 @@
 
 import select
 import sys
-import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 import click
@@ -66,15 +66,15 @@ def events(chosen: dict[str, Any], wanted: DumpOptions, on_damage: Callable[[Sev
     return follow_logs(chosen["paths"], wanted, on_damage, follow)
 
 
-def _wait(seconds: float) -> None:
-    """Let time pass. Raises BrokenPipeError as soon as nothing reads standard output."""
-    try:
-        descriptor = sys.stdout.fileno()
-    except (OSError, ValueError):  # a stream in memory
-        time.sleep(seconds)
-        return
+def _wait(seconds: float, descriptor: int | None) -> None:
+    """Let time pass until the descriptor can be read. Raises BrokenPipeError where nothing reads standard output."""
     waiting = select.poll()
-    waiting.register(descriptor, 0)
-    # Only errors are waited for; a terminal that is gone and a pipe without a reader have one.
-    if waiting.poll(max(1, seconds * 1000)):
+    if descriptor is not None:
+        waiting.register(descriptor, select.POLLIN)
+    output: int | None = None
+    with suppress(OSError, ValueError):  # a stream in memory
+        output = sys.stdout.fileno()
+        # Only errors are waited for; a terminal that is gone and a pipe without a reader have one.
+        waiting.register(output, 0)
+    if any(found == output for found, _ in waiting.poll(max(1, seconds * 1000))):
         raise BrokenPipeError

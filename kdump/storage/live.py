@@ -85,6 +85,6 @@ class LookPace:
         self.looks += 1
         self._next = self._now() + max(self._least_seconds, self._factor * (self._cost() - begun))
 
-    def hurry(self) -> None:
-        """Look again after the shortest pause: the last look found something, so that what it cost says nothing."""
-        self._next = min(self._next, self._now() + self._least_seconds)
+    def hurry(self, seconds: float) -> None:
+        """Look again after so many seconds: the last look found something, so that what it cost says nothing."""
+        self._next = min(self._next, self._now() + max(self._least_seconds, seconds))

@@ -236,7 +236,7 @@ def fields_of_changes(directory: Path) -> dict[str, list[str]]:
     steps = iter([lambda: log.truncate(1), lambda: log.restart_at(5), *[lambda: None] * 9, log.delete])
     out, seconds = io.BytesIO(), itertools.count()
 
-    def wait(_: float) -> None:
+    def wait(_: float, __: int | None) -> None:
         next(steps, lambda: None)()
 
     follow = FollowOptions(wait, lambda: next(seconds))

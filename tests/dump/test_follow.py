@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import select
 import shutil
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -14,6 +16,10 @@ import pytest
 
 from kdump import DumpOptions, FollowOptions, follow_logs
 from kdump.dump.events import BatchEvent, DumpFailure, Event, FileBegin, FollowNote, Gap, LogChange, OutputFlush, Tail
+from kdump.dump.follow.follow import LOOK_SECONDS
+from kdump.dump.follow.log_cursor import LogCursor
+from kdump.storage import change_events
+from kdump.storage.live import LookPace
 from kdump.storage.records import records
 from kdump.verify.findings import Severity
 from support.growing_partition import GrowingPartition
@@ -59,7 +65,7 @@ class Seen:
             self.ended = True
         return self
 
-    def _wait(self, seconds: float) -> None:
+    def _wait(self, seconds: float, descriptor: int | None) -> None:
         assert self._flushed, "what was shown is not written"
         self._seconds += max(seconds, 0.05)
         step = next(self._steps, None)
@@ -333,6 +339,20 @@ def test_what_cannot_be_read_is_said_once(tmp_path: Path) -> None:
     ]
 
 
+@pytest.fixture(params=[True, False], ids=["told", "untold"])
+def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the system tells what changes."""
+    if not request.param:
+        monkeypatch.setattr(change_events, "_libc", lambda: None)
+    return bool(request.param)
+
+
+@pytest.mark.usefixtures("told")
+@pytest.mark.parametrize("seed", range(examples(10)))
+def test_what_was_shown_whether_changes_are_told_or_not(seed: int, tmp_path: Path) -> None:
+    test_what_was_shown_is_what_the_log_holds(seed, bool(seed % 2), tmp_path)
+
+
 @pytest.mark.parametrize("committed", [False, True], ids=["everything", "committed"])
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_what_was_shown_is_what_the_log_holds(seed: int, committed: bool, tmp_path: Path) -> None:
@@ -344,6 +364,60 @@ def test_what_was_shown_is_what_the_log_holds(seed: int, committed: bool, tmp_pa
     result._steps = iter(steps)
     result.run()
     history.check()
+
+
+def test_of_many_logs_the_one_that_changes_is_looked_at_at_once(
+    told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if told and sys.platform != "linux":
+        pytest.skip("only Linux tells what changes")
+    logs = [GrowingPartition(tmp_path, "t", number) for number in range(60)]
+    for log in logs:
+        log.append(b"a")
+    looked = list[str]()
+    look = LogCursor.has_changed
+
+    def has_changed(self: LogCursor, mark: int | None) -> bool:
+        looked.append(self.where.path)
+        return look(self, mark)
+
+    monkeypatch.setattr(LogCursor, "has_changed", has_changed)
+    # a look at everything costs so much that the next one comes a long time after it
+    monkeypatch.setattr(LookPace, "is_due", property(lambda pace: pace.looks < 1))
+    result = Seen([], tmp_path)
+    waited = list[float]()
+    let_pass = result._wait
+
+    def wait(seconds: float, descriptor: int | None) -> None:
+        waited.append(seconds if descriptor is None or not select.select([descriptor], [], [], 0)[0] else 0)
+        let_pass(seconds, descriptor)
+
+    def change() -> None:
+        looked.clear()
+        waited.clear()
+        logs[42].append(b"b")
+
+    def is_shown() -> None:
+        assert (result.values["t", 42] == {0: b"a", 1: b"b"}) is told
+        assert not told or set(looked) == {str(logs[42].path)}
+        assert not told or sum(waited) <= LOOK_SECONDS
+
+    made = list[GrowingPartition]()
+
+    def make() -> None:
+        made.append(GrowingPartition(tmp_path, "u", 0))
+        made[0].append(b"c")
+
+    steps = [*[nothing] * 300, change, is_shown, make, nothing, nothing]
+    monkeypatch.setattr(result, "_steps", iter(steps))
+    result._events = follow_logs(
+        [str(tmp_path)],
+        DumpOptions(),
+        result.severities.append,
+        FollowOptions(wait, lambda: result._seconds),
+    )
+    result.run()
+    assert result.values["u", 0] == ({0: b"c"} if told else {})
 
 
 _CHANGES = [*["append"] * 5, *["piece", "commit"] * 2, "roll", "truncate", "clean", "delete", "new"]

@@ -1,10 +1,12 @@
 """Shows logs that a broker writes, on and on: what is there, and each whole batch as it comes.
 
 What is idle costs little: a look is the status of two paths a partition, and the pause after it is at least a hundred
-times its cost. Partitions that had something new a moment ago are looked at more often.
+times its cost. Where the system tells which directories change, these are looked at at once, and partitions that
+changed a moment ago are looked at more often.
 """
 
 import os
+import select
 import time
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
@@ -15,6 +17,7 @@ from kdump.dump.follow.high_watermarks import HighWatermarks
 from kdump.dump.follow.log_cursor import LogCursor
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
+from kdump.storage.change_events import ChangeEvents, Changes
 from kdump.storage.directory_watch import DirectoryWatch, PartitionPath
 from kdump.storage.discovery import Paths
 from kdump.storage.live import LookPace
@@ -23,6 +26,8 @@ LOOK_SECONDS: Final = 0.05
 """The shortest pause between two looks."""
 _QUIET: Final = 120
 """The pause after a look at everything, as a multiple of its cost."""
+_TOLD_SECONDS: Final = 1.0
+"""The pause after a look at everything that found something, where the system tells what changes."""
 _RECENT: Final = 32
 _RECENT_SECONDS: Final = 10
 """So many partitions that had something new in this time are looked at after the shortest pause."""
@@ -31,14 +36,25 @@ _NO_MARK: Final = "replication-offset-checkpoint has no line for this partition;
 _NO_LOGS: Final = "no log files here yet"
 
 
+def wait_for(seconds: float, descriptor: int | None) -> None:
+    """Let time pass until the descriptor can be read."""
+    if descriptor is None:
+        time.sleep(seconds)
+    else:
+        waiting = select.poll()
+        waiting.register(descriptor, select.POLLIN)
+        waiting.poll(seconds * 1000)
+
+
 class FollowOptions(NamedTuple):
     """How to follow.
 
-    `wait` lets so many seconds pass. `clock` gives seconds. With `committed` only records below the high watermark are
-    shown. `kind` says what named files hold, where their names do not.
+    `wait(seconds, descriptor)` lets so many seconds pass, or fewer where the descriptor, if it is not None, can be read
+    before. `clock` gives seconds. With `committed` only records below the high watermark are shown. `kind` says what
+    named files hold, where their names do not.
     """
 
-    wait: Callable[[float], None] = time.sleep
+    wait: Callable[[float, int | None], None] = wait_for
     clock: Callable[[], float] = time.monotonic
     committed: bool = False
     kind: Kind | None = None
@@ -51,23 +67,31 @@ def follow_logs(paths: Paths, options: DumpOptions, on_damage: OnDamage, follow:
     go on.
     """
     shown = None
-    for event in _Follow(paths, options, on_damage, follow).events():
-        if isinstance(event, FileBegin):
-            event = event._replace(again=event.file.path == shown)
-            shown = event.file.path
-        yield event
+    changes = ChangeEvents()
+    try:
+        for event in _Follow(paths, options, on_damage, follow, changes).events():
+            if isinstance(event, FileBegin):
+                event = event._replace(again=event.file.path == shown)
+                shown = event.file.path
+            yield event
+    finally:
+        changes.close()
 
 
 class _Follow:
-    def __init__(self, paths: Paths, options: DumpOptions, on_damage: OnDamage, follow: FollowOptions) -> None:
-        self._options, self._on_damage, self._follow = options, on_damage, follow
+    def __init__(
+        self, paths: Paths, options: DumpOptions, on_damage: OnDamage, follow: FollowOptions, changes: ChangeEvents
+    ) -> None:
+        self._options, self._on_damage, self._follow, self._changes = options, on_damage, follow, changes
         self._watch = DirectoryWatch(paths, follow.kind)
         self._limit = RecordLimit(options.limit)
         self._marks = HighWatermarks()
         self._cursors: dict[str, LogCursor] = {}
         self._recent: dict[str, float] = {}  # when each had something new
+        self._in_directory: dict[str, set[str]] = {}  # the paths of the cursors in each directory that is watched
         self._failures: dict[str, str] = {}
         self._unmarked: set[str] = set()
+        self._is_told = True  # what changes in each directory
         self._pace = LookPace(_QUIET, LOOK_SECONDS, now=follow.clock)
 
     def events(self) -> Iterator[Event]:
@@ -80,23 +104,40 @@ class _Follow:
         if not self._cursors and self._watch.has_directories:
             yield from (FollowNote(path, _NO_LOGS) for path in self._watch.directories)
         while self._cursors or self._watch.has_directories:
+            changes = self._changes.take()
             found_some = False
-            if self._pace.is_due:
-                with self._pace.look():
-                    for event in self._look():
-                        found_some = True
-                        yield event
-            else:
-                for event in self._look_at(list(self._recent)):
-                    found_some = True
-                    yield event
+            for event in self._due_look(changes):
+                found_some = True
+                yield event
             if self._limit.reached:
                 return
             if found_some:
-                self._pace.hurry()
+                self._pace.hurry(_TOLD_SECONDS if self._is_told else LOOK_SECONDS)
             self._forget_quiet()
-            least = LOOK_SECONDS if self._recent else self._pace.seconds_left
-            self._follow.wait(max(0.0, min(self._pace.seconds_left, least)))
+            if changes.directories:  # what changes all the time is looked at after the shortest pause
+                self._follow.wait(LOOK_SECONDS, None)
+            else:
+                least = LOOK_SECONDS if self._recent else self._pace.seconds_left
+                self._follow.wait(max(0.0, min(self._pace.seconds_left, least)), self._changes.descriptor)
+
+    def _due_look(self, changes: Changes) -> Iterator[Event]:
+        """Look at everything after its pause, before that at what has changed, and at what did a moment ago."""
+        for directory in changes.directories:
+            for path in self._in_directory.get(directory, ()):
+                self._note(path)
+        if self._pace.is_due or not changes.is_complete:
+            with self._pace.look():
+                yield from self._look()
+        elif changes.directories.isdisjoint(self._watch.directories):
+            yield from self._look_at(list(self._recent))
+        else:
+            yield from self._look_for_partitions()
+            yield from self._look_at(list(self._cursors if self._follow.committed else self._recent))
+
+    def _note(self, path: str) -> None:
+        """Note that a partition had something new."""
+        self._recent.pop(path, None)
+        self._recent[path] = self._follow.clock()
 
     def _forget_quiet(self) -> None:
         """Leave out of the recent partitions those that were quiet for a while, and the oldest of too many."""
@@ -108,10 +149,16 @@ class _Follow:
 
     def _look(self) -> Iterator[Event]:
         """Look at everything."""
+        yield from self._look_for_partitions()
+        yield from self._look_at(list(self._cursors))
+
+    def _look_for_partitions(self) -> Iterator[Event]:
+        """Look for new partitions and other high watermarks."""
         for found in self._watch.look():
             yield from self._add(found)
+        for directory in self._watch.directories:
+            self._is_told &= self._changes.watch(directory)
         self._marks.refresh()
-        yield from self._look_at(list(self._cursors))
 
     def _look_at(self, paths: list[str]) -> Iterator[Event]:
         for path in paths:
@@ -136,6 +183,8 @@ class _Follow:
             yield from before.end()
         cursor = LogCursor(found, self._options, self._on_damage, self._limit, self._follow.clock)
         self._cursors[found.path] = cursor
+        self._is_told &= self._changes.watch(found.directory)
+        self._in_directory.setdefault(found.directory, set()).add(found.path)
         mark = self._marks.of(found) if self._follow.committed else None
         yield from self._advance(found.path, cursor, mark)
 
@@ -156,11 +205,19 @@ class _Follow:
             del self._cursors[path]
             self._recent.pop(path, None)
             self._watch.forget(path)
+            self._forget_directory(cursor.where)
         elif some:
-            self._recent.pop(path, None)
-            self._recent[path] = self._follow.clock()
+            self._note(path)
         if some:
             yield OutputFlush()
+
+    def _forget_directory(self, where: PartitionPath) -> None:
+        """Watch the directory of a log no more, unless other logs in it are followed."""
+        others = self._in_directory.get(where.directory, set())
+        others.discard(where.path)
+        if not others:
+            self._in_directory.pop(where.directory, None)
+            self._changes.forget(where.directory)
 
     def _failure(self, path: str, error: SourceError) -> Iterator[Event]:
         """Something cannot be read. Where a broker renamed or deleted it a moment ago, the next look finds that."""
