@@ -266,7 +266,7 @@ def _dump_options(chosen: dict[str, Any], on_damage: Callable[[Severity], None])
         compare_indexes=kafka,
         check_indexes=chosen["index_sanity_check"],
         index_entries=not chosen["verify_index_only"],
-        runs=chosen["format_name"] == "json",
+        runs=chosen["format_name"] in ("json", "text"),
         decode=value_decoding.topic_word(chosen, decoding.topic(chosen) if formats.is_decoded(chosen) else "none"),
         value_decoders=value_decoding.value_decoders(chosen),
         fields=chosen["format_name"] in BYTE_FORMATS,

@@ -1,7 +1,6 @@
 """Shows what is in log files, their companions and fetch results, as a stream of values in the order of the bytes."""
 
 from collections.abc import Generator, Iterable, Iterator
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from kdump.dump.dump_options import DumpOptions, OnDamage, RecordLimit
@@ -28,7 +27,7 @@ from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.records import UNOPENED, open_in_pieces
 from kdump.storage.source import Source, reader_of
-from kdump.storage.walk import BatchChunk, Gap, Tail, TailContent, Walk
+from kdump.storage.walk import BatchChunk, Gap, Item, Tail, TailContent, Walk
 from kdump.verify import checks
 from kdump.verify.checks import framing
 from kdump.verify.findings import CATALOGUE
@@ -222,7 +221,11 @@ def dump_messages(
     selection = _selection(options)
     start, base_offset = messages.position, messages.base_offset
     runs = options.runs and options.records and everything and selection is None and not start
-    for item in _walk(messages, options):
+    walk = _walk(messages, options)
+    for item, only in _with_runs(walk, runs and limit.remaining is None, options.max_batch_bytes):
+        if isinstance(item, BatchRun):
+            yield item
+            continue
         if not isinstance(item, BatchChunk):
             if file.kind in naming.FETCH_KINDS and isinstance(item, Tail) and messages.is_cut_off(item):
                 item = item._replace(reason=TailContent.TORN)
@@ -233,14 +236,7 @@ def dump_messages(
                 if options.fields and isinstance(item, Gap | Tail):
                     yield _stored(messages, item.position, item.length, _claimed(item), options)
             continue
-        taken = 0
-        if runs and limit.remaining is None and not item.damaged:
-            run = BatchRun(item)
-            yield run
-            if run.taken == item.batches:
-                continue
-            taken = run.taken
-        for index, batch, suspect in _batches(item, taken, options, selection, limit):
+        for index, batch, suspect in _batches(item, only, options, selection, limit):
             diagnosis = item.diagnosis(index) if suspect else None
             if diagnosis is not None:
                 for finding in checks.explain(file.path, batch, diagnosis, base_offset):
@@ -277,7 +273,7 @@ def _walk(messages: MessageRange, options: DumpOptions) -> Walk:
         carry=carry,
         everything=True,
         max_batch_bytes=options.max_batch_bytes,
-        rows=min(64, max(4, options.buffer_bytes >> 10)),
+        rows=min(256 if options.runs else 64, max(4, options.buffer_bytes >> 10)),
         buffer_bytes=options.buffer_bytes,
     )
 
@@ -290,16 +286,35 @@ def _selection(options: DumpOptions) -> "RecordSelection | None":
     return RecordSelection(options.predicates or RecordPredicates(), options.offsets)
 
 
+def _with_runs(walk: Walk, runs: bool, max_bytes: int) -> Iterator[tuple[Item | BatchRun, int | None]]:
+    """The items of a walk; with `runs` chunks as runs, and the chunk again with the number of each batch they leave."""
+    for item in walk:
+        if not runs or not isinstance(item, BatchChunk) or item.damaged:
+            yield item, None
+            continue
+        first = 0
+        while first < item.batches:
+            run = BatchRun(item, first, max_bytes)
+            yield run, None
+            first += run.taken
+            if first < item.batches:
+                yield item, first
+            first += 1
+
+
 def _batches(
-    chunk: BatchChunk, first: int, options: DumpOptions, selection: "RecordSelection | None", limit: RecordLimit
+    chunk: BatchChunk, only: int | None, options: DumpOptions, selection: "RecordSelection | None", limit: RecordLimit
 ) -> Iterator[tuple[int, Batch, int]]:
-    """The batches of a chunk from `first` on that may have to be shown: number, batch, suspect bits."""
+    """The batches of a chunk, or `only` one, that may have to be shown: number, batch, suspect bits."""
+    if only is not None:
+        yield only, chunk.row(only), chunk.diagnosis(only).suspect
+        return
     if selection is None or not options.records:
-        for index, (batch, suspect) in islice(enumerate(zip(chunk.rows(), chunk.suspects(), strict=True)), first, None):
+        for index, (batch, suspect) in enumerate(zip(chunk.rows(), chunk.suspects(), strict=True)):
             yield index, batch, suspect
         return
     suspects = chunk.suspects()
-    for index in selection.batches(chunk, first, limit.take if options.counts else None):
+    for index in selection.batches(chunk, 0, limit.take if options.counts else None):
         yield index, chunk.row(index), suspects[index]
 
 

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kdump.errors import KdumpError
+from kdump.errors import CodecMissing, KdumpError
 from kdump.format.batch import Batch
+from kdump.format.codec import CodecError
 from kdump.format.naming import TopicPartition
 from kdump.storage.partition import LogFile
 from kdump.storage.records import OpenedBatch
@@ -19,6 +20,7 @@ from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, Shrun
 from kdump.verify.findings import Finding, Severity
 
 if TYPE_CHECKING:
+    from kdump.format.codec import Data
     from kdump.format.index import OffsetIndexEntry
     from kdump.format.internal_topics.decoded import RecordDecoder
     from kdump.format.json_types import Fields
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 SHOWN_BATCH_BYTES: Final = 256 << 20
 """What a dump reads and decompresses of one batch by default."""
+_RUN_BYTES: Final = 1 << 20
+"""The most decompressed bytes of a batch in a run."""
 
 
 class FileBegin(NamedTuple):
@@ -79,17 +83,27 @@ class StoredBytes(NamedTuple):
 
 
 class BatchRun:
-    """Batches that a consumer may take at once, only with DumpOptions.runs.
+    """The batches of a chunk from `first` on, which a consumer may take at once, only with DumpOptions.runs.
 
-    It sets `taken` to how many of the chunk it has taken, from the first one on. The others come one by one after that.
-    None of those that it takes may have a defect.
+    It sets `taken` to how many it has taken. The next one comes alone after that. None of those that it takes may have
+    a defect.
     """
 
-    __slots__ = ("chunk", "taken")
+    __slots__ = ("_max_bytes", "chunk", "first", "taken")
 
-    def __init__(self, chunk: BatchChunk) -> None:
+    def __init__(self, chunk: BatchChunk, first: int, max_bytes: int) -> None:
+        """`max_bytes`: what may be decompressed of a batch."""
         self.chunk = chunk
+        self.first = first
         self.taken = 0
+        self._max_bytes = min(max_bytes, _RUN_BYTES)
+
+    def payload(self, index: int) -> "Data | None":
+        """The decompressed records of a batch; None where they cannot be had, or are many."""
+        try:
+            return self.chunk.payload(index, self._max_bytes)
+        except (CodecError, CodecMissing):
+            return None
 
 
 class FileEnd(NamedTuple):

@@ -62,14 +62,16 @@ static inline uint32_t kd_quoted(const uint8_t *p) {
 }
 #endif
 
-/* Copies text with a backslash before '"' and '\': 16 bytes at once, by tables of where each byte goes. Writes up to 32
-   bytes after them. Returns where it ended: at `stop`, in the 16 bytes before `limit`, or at 16 bytes with others than
-   printable ASCII. */
+/* Copy text with a backslash before '"' and '\'. They may write 64 bytes more than they copy, and return where they
+   ended: at `stop`, or at bytes with others than printable ASCII among them.
+   kd_shuffle: 16 bytes at once, by tables of where each byte goes; it also ends in the 16 bytes before `limit`.
+   kd_compress: 64 bytes at once, each with a backslash before it, of which the needless ones are left out. */
 #if defined(__x86_64__) && defined(__GNUC__)
-#include <tmmintrin.h>
+#include <immintrin.h>
 static uint8_t kd_places[256][16]; /* of eight bytes; 0x80 for a backslash */
 static uint8_t kd_counts[256];
-static inline int kd_begin_shuffles(void) {
+/* 2: the processor has what both take; 1: what kd_shuffle takes. */
+static inline int kd_begin_escapes(void) {
     for (int mask = 0; mask < 256; mask++) {
         int at = 0;
         memset(kd_places[mask], 0x80, 16);
@@ -80,6 +82,8 @@ static inline int kd_begin_shuffles(void) {
         kd_counts[mask] = (uint8_t)(at - 8);
     }
     __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("bmi2"))
+        return 2;
     return __builtin_cpu_supports("ssse3") != 0;
 }
 __attribute__((target("ssse3"))) static inline __m128i kd_shuffled(__m128i bytes, uint32_t mask) {
@@ -113,8 +117,43 @@ __attribute__((target("ssse3"), unused)) static const uint8_t *kd_shuffle(const 
     *to = q;
     return p;
 }
+#define KD_WIDE __attribute__((target("avx512f,avx512bw,avx512vbmi2,bmi2,popcnt"), unused))
+KD_WIDE static inline uint8_t *kd_compressed(uint8_t *q, __m256i bytes, uint32_t marks, long n) {
+    __m512i pairs = _mm512_or_si512(_mm512_slli_epi16(_mm512_cvtepu8_epi16(bytes), 8), _mm512_set1_epi16('\\'));
+    uint64_t kept = 0xaaaaaaaaaaaaaaaau | _pdep_u64(marks, 0x5555555555555555u);
+    _mm512_storeu_si512(q, _mm512_maskz_compress_epi8(kept, pairs));
+    return q + n + __builtin_popcount(marks);
+}
+KD_WIDE static const uint8_t *kd_compress(const uint8_t *p, const uint8_t *stop, uint8_t **to) {
+    uint8_t *q = *to;
+    while (p < stop) {
+        long n = stop - p < 64 ? stop - p : 64;
+        uint64_t used = ~(uint64_t)0 >> (64 - n), marks;
+        __m512i bytes = _mm512_maskz_loadu_epi8(used, p);
+        if (_mm512_mask_cmpgt_epu8_mask(used, _mm512_sub_epi8(bytes, _mm512_set1_epi8(0x20)), _mm512_set1_epi8(0x5e)))
+            break;
+        marks = _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8('"')) |
+                _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8('\\'));
+        if (!marks) {
+            _mm512_storeu_si512(q, bytes);
+            q += n;
+        } else if (n <= 32) {
+            q = kd_compressed(q, _mm512_castsi512_si256(bytes), (uint32_t)marks, n);
+        } else {
+            q = kd_compressed(q, _mm512_castsi512_si256(bytes), (uint32_t)marks, 32);
+            q = kd_compressed(q, _mm512_extracti64x4_epi64(bytes, 1), (uint32_t)(marks >> 32), n - 32);
+        }
+        p += n;
+    }
+    *to = q;
+    return p;
+}
 #else
-static inline int kd_begin_shuffles(void) { return 0; }
+static inline int kd_begin_escapes(void) { return 0; }
+static inline const uint8_t *kd_compress(const uint8_t *p, const uint8_t *stop, uint8_t **to) {
+    (void)stop; (void)to;
+    return p;
+}
 static inline const uint8_t *kd_shuffle(const uint8_t *p, const uint8_t *stop, const uint8_t *limit, uint8_t **to) {
     (void)stop; (void)limit; (void)to;
     return p;

@@ -17,6 +17,8 @@ def choose_escapes(implementation: str) -> None:
 Control = Callable[[bytes | None, bytes | None], bytes]
 """Returns the part of a line that only a control record with this key and value has."""
 
+LineBytes = bytes | memoryview
+
 class Lines:
     """Formats records as lines. Not thread-safe.
 
@@ -24,7 +26,8 @@ class Lines:
     and the mode `utf8` need it.
 
     The methods take the fields of kdump.storage.records.Opened. They return (lines, next): the lines from record
-    `first` on, and the record to continue with, which is the number of records at the end.
+    `first` on, and the record to continue with, which is the number of records at the end. The lines are bytes, or,
+    where they are many, a view of the buffer that they were written to, which is used again once the view is dropped.
     `control` is for control batches. They raise ValueError for a row that refers to bytes outside the payload.
     """
 
@@ -38,7 +41,7 @@ class Lines:
         base_offset: int,
         base_sequence: int,
         control: Control | None,
-    ) -> tuple[bytes, int]:
+    ) -> tuple[LineBytes, int]:
         """Return lines as in kdump.render.text; only for the style `text`."""
 
     def json(
@@ -53,7 +56,7 @@ class Lines:
         fixed: tuple[bytes, bytes, bytes, bytes, bytes],
         timeless: bool,
         legacy: bool,
-    ) -> tuple[bytes, int]:
+    ) -> tuple[LineBytes, int]:
         """Return lines as in kdump.render.json.
 
         `fixed`: the five constant parts of a line. They stand before the offset, between timestamp and key, in place of
@@ -62,7 +65,7 @@ class Lines:
         `legacy`: no record has a sequence.
         """
 
-    def json_batches(
+    def batches(
         self,
         batches: Buffer,
         start: int,
@@ -71,17 +74,20 @@ class Lines:
         origin: int,
         filled: int,
         head: bytes,
-        batch_line: Callable[[int], bytes] | None,
-    ) -> tuple[bytes, int]:
-        """Return the lines of the records of several batches, as `json` writes them, and the batch to continue with.
+        batch_head: bytes | None,
+        payload_of: Callable[[int], Buffer | None],
+    ) -> tuple[LineBytes, int]:
+        """Return the lines of several batches and of their records, and the batch to continue with.
 
-        `batches` are rows of kdump.kernel.scan.BATCH_COLUMNS, of which it writes those from `start` to `count`.
-        `window` holds `filled` bytes of the file from position `origin` on. `head` stands before the offset of each
-        record. `batch_line` gives the line before the records of a batch.
+        Only for the styles `text` and `json`, whose other methods write the same lines of records. `batches` are rows
+        of kdump.kernel.scan.BATCH_COLUMNS, of which it writes those from `start` to `count`. `window` holds `filled`
+        bytes of the file from position `origin` on. `head` stands before the offset of each record of JSON,
+        `batch_head` begins the line of a batch; without it batches have no line. `payload_of` decompresses the records
+        of the batch in a row; None leaves the batch.
 
-        Ends before the first batch that is not of magic 2 with records that are neither compressed nor control
-        records, that is large, not in the window, or has any defect: then nothing of it is written. May end before
-        others. Raises ValueError for rows outside the buffer.
+        Ends before the first batch that is not of magic 2 with records that are no control records, that is large, not
+        in the window, or has any defect: then nothing of it is written. May end before others. Raises ValueError for
+        rows outside the buffer.
         """
 
     def kafka(
@@ -97,7 +103,7 @@ class Lines:
         metadata: bool,
         contents: bool,
         legacy: bool,
-    ) -> tuple[bytes, int]:
+    ) -> tuple[LineBytes, int]:
         """Return lines as in kdump.render.kafka.
 
         `label`: the timestamp type. `metadata`, `contents`: whether a line has the metadata, and the key and value.

@@ -9,16 +9,16 @@ which of them are printable.
 
 cimport cython
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize, PyBytes_Size
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from kdump.kernel.layout cimport (
-    ATTRIBUTES, BASE_OFFSET, BASE_SEQUENCE, BASE_TIMESTAMP, BATCH_WIDTH, CODEC_MASK, CONTROL_FLAG, COUNT, HEADER,
-    HEADER_WIDTH, LOG_APPEND_TIME, MAGIC, MAX_TIMESTAMP, POSITION, PRODUCER_ID, R_COMPUTED_CRC, R_CRC, R_HEADER_AT,
-    R_HEADER_COUNT, R_KEY_AT, R_KEY_SIZE, R_MAGIC, R_OFFSET, R_TIMESTAMP, R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH, SIZE,
-    SUSPECT,
+    ATTRIBUTES, BASE_OFFSET, BASE_SEQUENCE, BASE_TIMESTAMP, BATCH_WIDTH, CODEC_MASK, CONTROL_FLAG, COUNT, CRC,
+    DELETE_HORIZON_FLAG, EPOCH, HEADER, HEADER_WIDTH, LAST_OFFSET, LOG_APPEND_TIME, MAGIC, MAX_TIMESTAMP, POSITION,
+    PRODUCER_EPOCH, PRODUCER_ID, R_COMPUTED_CRC, R_CRC, R_HEADER_AT, R_HEADER_COUNT, R_KEY_AT, R_KEY_SIZE, R_MAGIC,
+    R_OFFSET, R_TIMESTAMP, R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH, SIZE, SUSPECT, TRANSACTIONAL_FLAG,
 )
 from kdump.kernel.records cimport SLACK as READ_AHEAD
 from kdump.kernel.records cimport Fields, is_valid, record_end, varint, walk_record
@@ -26,13 +26,17 @@ from kdump.kernel.records cimport Fields, is_valid, record_end, varint, walk_rec
 cdef enum:
     PIECE = 1 << 20
     RUN = 128 << 10     # bytes of the lines of several batches
-    RUN_BATCH = 256 << 10  # the largest batch among these
+    RUN_BATCH = 256 << 10  # the largest batch among these, as it lies there
+    RUN_LINES = 4 << 20  # the most bytes of its lines
     KEPT = 8 << 20      # the largest buffer to keep for the next batch
+    LENT = 32 << 10     # from so many bytes on, lines are not copied
     STEP = 32           # bytes of a part that are copied at once
     PADDED = 8 * STEP
 PIECE_BYTES = PIECE
 
 STYLES = ("text", "json", "printable", "raw")
+cdef (const char *)[5] CODECS
+CODECS[:] = ["none", "gzip", "snappy", "lz4", "zstd"]
 MODES = ("auto", "base64", "hex", "utf8")
 cdef enum:
     AUTO = 0
@@ -56,16 +60,17 @@ cdef bint PAGES[0x1100]         # whether PRINTABLES has these 256 code points
 cdef uint8_t SEXTETS[4096][2]   # the two letters of twelve bits in base64
 
 cdef extern from "lines.h" nogil:
-    bint kd_begin_shuffles()
+    int kd_begin_escapes()
     const uint8_t *kd_shuffle(const uint8_t *p, const uint8_t *stop, const uint8_t *limit, uint8_t **to)
+    const uint8_t *kd_compress(const uint8_t *p, const uint8_t *stop, uint8_t **to)
 
-cdef bint shuffles = kd_begin_shuffles()
-ESCAPE_IMPLS = ("runs", "shuffle") if shuffles else ("runs",)
+cdef int escapes = kd_begin_escapes()
+ESCAPE_IMPLS = ("runs", "shuffle", "compress")[:escapes + 1]
 
 
 def choose_escapes(str implementation):
-    global shuffles
-    shuffles = ESCAPE_IMPLS.index(implementation) == 1
+    global escapes
+    escapes = ESCAPE_IMPLS.index(implementation)
 
 
 def _escape_of(int style, str char):
@@ -149,7 +154,7 @@ cdef int escaped(Out *o, uint8_t **to, const uint8_t **at, const uint8_t *end, c
     cdef const uint8_t *stop
     cdef const uint8_t *run
     cdef const Escape *escape
-    cdef const Escape *escapes = ESCAPES[style]
+    cdef const Escape *of_style = ESCAPES[style]
     cdef uint8_t *q = to[0]
     cdef uint32_t odd
     cdef Py_ssize_t n
@@ -161,8 +166,8 @@ cdef int escaped(Out *o, uint8_t **to, const uint8_t **at, const uint8_t *end, c
         if q == NULL:
             return NO_MEMORY
         while p < stop:
-            if shuffles and style != PRINTABLE:
-                p = kd_shuffle(p, stop, limit, &q)
+            if escapes and style != PRINTABLE:
+                p = kd_compress(p, stop, &q) if escapes == 2 else kd_shuffle(p, stop, limit, &q)
                 if p == stop:
                     break
             if limit - p >= 32:
@@ -185,7 +190,7 @@ cdef int escaped(Out *o, uint8_t **to, const uint8_t **at, const uint8_t *end, c
                     odd &= odd - 1
                     if run[0] >= 0x80:
                         break
-                    escape = escapes + run[0]
+                    escape = of_style + run[0]
                     memcpy(q, escape, 8)
                     q += escape.size
                     run += 1
@@ -196,7 +201,7 @@ cdef int escaped(Out *o, uint8_t **to, const uint8_t **at, const uint8_t *end, c
                     continue
                 p = run
             if p[0] < 0x80:
-                escape = escapes + p[0]
+                escape = of_style + p[0]
                 memcpy(q, escape, 8)
                 q += escape.size
                 p += 1
@@ -306,8 +311,29 @@ cdef int fixed_of(bytes text, Fixed *fixed) except -1:
 
 
 @cython.final
+cdef class LentLines:
+    """Lines in the buffer that they were written to."""
+    cdef Out o
+    cdef Py_ssize_t size
+    cdef int exports
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        if self.o.data == NULL:
+            raise BufferError("other lines are there now")
+        PyBuffer_FillInfo(view, self, self.o.data, self.size, 1, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer *view):
+        self.exports -= 1
+
+    def __dealloc__(self):
+        free(self.o.data)
+
+
+@cython.final
 cdef class Lines:
     cdef Out o
+    cdef LentLines lent
     cdef int style, mode
     cdef bint busy
     cdef object repair
@@ -410,20 +436,20 @@ cdef class Lines:
         finally:
             self._close(views)
 
-    def json_batches(self, batches, Py_ssize_t start, Py_ssize_t count, window, int64_t origin, int64_t filled,
-                     bytes head, batch_line):
+    def batches(self, batches, Py_ssize_t start, Py_ssize_t count, window, int64_t origin, int64_t filled, bytes head,
+                bytes batch_head, payload_of):
         """See lines.pyi."""
         cdef Py_buffer views[2]
         cdef const int64_t *row
-        cdef const uint8_t *at
         cdef uint8_t *q
         cdef Fixed parts[2]
         cdef Py_ssize_t i = start
         cdef size_t mark
         cdef bint whole = True
-        if self.style != JSON:
+        if self.style != JSON and self.style != TEXT:
             raise ValueError("not of this style")
         fixed_of(head, &parts[0])
+        fixed_of(batch_head or b"", &parts[1])
         q = self._open_buffers((batches, window), views)
         try:
             if start < 0 or count > views[0].len // (BATCH_WIDTH * 8) or filled > views[1].len:
@@ -433,13 +459,9 @@ cdef class Lines:
                 if not is_plain(row, origin, filled):
                     break
                 mark = q - self.o.data
-                if batch_line is not None:
-                    line = batch_line(i)
-                    fixed_of(line, &parts[1])
-                    q = self._fixed(q, &parts[1])
-                at = <const uint8_t *> views[1].buf + (row[POSITION] - origin)
-                q = self._batch(q, row, at + HEADER, at + row[SIZE], <const uint8_t *> views[1].buf + views[1].len,
-                                &parts[0], &whole)
+                if batch_head is not None:
+                    q = self._room(self._batch_line(self._fixed(q, &parts[1]), row), 0)
+                q = self._batch(q, row, i, &views[1], origin, &parts[0], payload_of, &whole)
                 if not whole:
                     q = self.o.data + mark
                     break
@@ -448,26 +470,49 @@ cdef class Lines:
         finally:
             self._close(views, 2)
 
-    cdef uint8_t *_batch(self, uint8_t *q, const int64_t *row, const uint8_t *p, const uint8_t *end,
-                         const uint8_t *limit, const Fixed *head, bint *whole) except NULL:
-        """Write the records of a batch of magic 2. Clears `whole` where one is not valid."""
+    cdef uint8_t *_batch(self, uint8_t *q, const int64_t *row, Py_ssize_t index, const Py_buffer *window,
+                         int64_t origin, const Fixed *head, payload_of, bint *whole) except NULL:
+        """Write the records of a batch in the window."""
+        cdef Py_buffer view
+        cdef const uint8_t *at = <const uint8_t *> window.buf + (row[POSITION] - origin)
+        if not row[ATTRIBUTES] & CODEC_MASK:
+            return self._records(q, row, at + HEADER, at + row[SIZE], <const uint8_t *> window.buf + window.len, head,
+                                 whole)
+        payload = payload_of(index)
+        if payload is None:
+            whole[0] = False
+            return q
+        PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+        try:
+            at = <const uint8_t *> view.buf
+            return self._records(q, row, at, at + view.len, at + view.len, head, whole)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef uint8_t *_records(self, uint8_t *q, const int64_t *row, const uint8_t *p, const uint8_t *end,
+                           const uint8_t *limit, const Fixed *head, bint *whole) except NULL:
+        """Write the records of a batch of magic 2. Clears `whole` where one is not valid, or the lines are too long."""
         cdef Fields f
         cdef Fixed position, last
         cdef const uint8_t *stop
         cdef int64_t i, offset, timestamp
-        cdef bint appended = row[ATTRIBUTES] & LOG_APPEND_TIME != 0, odd = False
+        cdef size_t begin = q - self.o.data
+        cdef bint appended = row[ATTRIBUTES] & LOG_APPEND_TIME != 0, odd = False, text = self.style == TEXT
         cdef int status = 0
         parts_of(row, &position, &last)
         for i in range(row[COUNT]):
             stop = record_end(&p, end, &status, &odd)
             if stop == NULL or ((end - stop < READ_AHEAD or not is_valid(p, stop, &f, &odd))
-                                and walk_record(p, stop, &f, &odd)):
+                                and walk_record(p, stop, &f, &odd)) or q - self.o.data > begin + RUN_LINES:
                 whole[0] = False
                 return q
             p = stop
             offset = <int64_t> (<uint64_t> row[BASE_OFFSET] + <uint64_t> <int64_t> f.offset_delta)
             timestamp = row[MAX_TIMESTAMP] if appended \
                 else <int64_t> (<uint64_t> row[BASE_TIMESTAMP] + <uint64_t> f.timestamp_delta)
+            if text:
+                q = self._text_record(q, row, &f, offset, timestamp, stop, limit)
+                continue
             q = put_near_number(self._fixed(q, head), &self.offset, offset)
             q = put_near_number(put(q, ",\"timestamp\":"), &self.timestamp, timestamp)
             q = put(q, ",\"timestamp_type\":\"LogAppendTime\",\"key\":") if appended \
@@ -483,17 +528,82 @@ cdef class Lines:
         whole[0] = p == end
         return q
 
+    cdef inline uint8_t *_text_record(self, uint8_t *q, const int64_t *row, const Fields *f, int64_t offset,
+                                      int64_t timestamp, const uint8_t *stop, const uint8_t *limit) except NULL:
+        """Write the line of a valid record."""
+        q = put_near_number(put(q, "  record offset="), &self.offset, offset)
+        q = self._time(put(q, " time="), timestamp)
+        q = put_near_number(put(q, " timestamp="), &self.timestamp, timestamp)
+        q = self._value(put(q, " key="), f.key, f.key_size, limit)
+        q = self._value(put(q, " value="), f.value, f.value_size, limit)
+        if f.header_count:
+            q = self._headers(put(q, " headers=["), f.headers, stop, f.header_count, limit)
+            q = put(q, "]")
+        if row[BASE_SEQUENCE] >= 0:
+            q = put_near_number(put(q, " sequence="), &self.sequence,
+                                next_sequence(row[BASE_SEQUENCE], <uint32_t> f.offset_delta))
+        q[0] = 10
+        return self._room(q + 1, 0)
+
+    cdef uint8_t *_batch_line(self, uint8_t *q, const int64_t *row) noexcept:
+        """Write the line of a plain batch, after its head, as `batch_line` of kdump.render.text or json does."""
+        cdef int64_t flags = row[ATTRIBUTES], base_sequence = row[BASE_SEQUENCE]
+        cdef int64_t last_sequence = next_sequence(base_sequence, <uint32_t> (row[LAST_OFFSET] - row[BASE_OFFSET]))
+        cdef const char *codec = CODECS[flags & CODEC_MASK]
+        cdef const char *type = "LogAppendTime" if flags & LOG_APPEND_TIME else "CreateTime"
+        if self.style == JSON:
+            q = put_number(put(q, "\"position\":"), row[POSITION])
+            q = put_number(put(q, ",\"size\":"), row[SIZE])
+            q = put_number(put(q, ",\"magic\":2,\"base_offset\":"), row[BASE_OFFSET])
+            q = put_number(put(q, ",\"last_offset\":"), row[LAST_OFFSET])
+            q = put_number(put(q, ",\"count\":"), row[COUNT])
+            q = put_number(put(q, ",\"partition_leader_epoch\":"), row[EPOCH])
+            q = put_number(put(q, ",\"crc\":"), row[CRC])
+            q = put(put(q, ",\"crc_ok\":true,\"codec\":\""), codec)
+            q = put(put(q, "\",\"timestamp_type\":\""), type)
+            q = put_number(put(q, "\",\"base_timestamp\":"), row[BASE_TIMESTAMP])
+            q = put_number(put(q, ",\"max_timestamp\":"), row[MAX_TIMESTAMP])
+            q = put(q, ",\"delete_horizon_ms\":")
+            q = put_number(q, row[BASE_TIMESTAMP]) if flags & DELETE_HORIZON_FLAG else put(q, "null")
+            q = put_number(put(q, ",\"producer_id\":"), row[PRODUCER_ID])
+            q = put_number(put(q, ",\"producer_epoch\":"), row[PRODUCER_EPOCH])
+            q = put_number(put(q, ",\"base_sequence\":"), base_sequence)
+            q = put_number(put(q, ",\"last_sequence\":"), last_sequence)
+            q = put(q, ",\"transactional\":true") if flags & TRANSACTIONAL_FLAG else put(q, ",\"transactional\":false")
+            return put(q, ",\"control\":false}\n")
+        q = put_number(put(q, "batch position="), row[POSITION])
+        q = put_number(put(q, " size="), row[SIZE])
+        q = put_number(put(q, " offsets="), row[BASE_OFFSET])
+        q = put_number(put(q, ".."), row[LAST_OFFSET])
+        q = put_number(put(q, " count="), row[COUNT])
+        q = put_number(put(put(put(q, " magic=2 codec="), codec), " crc="), row[CRC])
+        q = put_number(put(q, " ok epoch="), row[EPOCH])
+        q = self._time(put(put(put(q, " "), type), "="), row[MAX_TIMESTAMP])
+        q = put_number(put(q, " max_timestamp="), row[MAX_TIMESTAMP])
+        if row[PRODUCER_ID] != -1 or row[PRODUCER_EPOCH] != -1:
+            q = put_number(put(q, " producer="), row[PRODUCER_ID])
+            q = put_number(put(q, "/"), row[PRODUCER_EPOCH])
+        if base_sequence != -1:
+            q = put_number(put(put_number(put(q, " sequences="), base_sequence), ".."), last_sequence)
+        if flags & TRANSACTIONAL_FLAG:
+            q = put(q, " transactional")
+        if flags & DELETE_HORIZON_FLAG:
+            q = self._time(put(q, " delete_horizon="), row[BASE_TIMESTAMP])
+            q = put_number(put(q, " delete_horizon_ms="), row[BASE_TIMESTAMP])
+        return put(q, "\n")
+
     cdef uint8_t *_headers(self, uint8_t *q, const uint8_t *p, const uint8_t *stop, int64_t count,
                            const uint8_t *limit) except NULL:
-        """Write the headers of a valid record, without the brackets of the array."""
+        """Write the headers of a valid record, without the brackets around them."""
         cdef int32_t size = 0
         cdef int64_t i
-        cdef bint odd = False
+        cdef bint odd = False, json = self.style == JSON
         for i in range(count):
             p = varint(p, stop, &size, &odd)
-            q = self._value(put(q, "{\"key\":"), p, size, limit)
+            q = self._value(put(q, "{\"key\":") if json else q, p, size, limit)
             p = varint(p + size, stop, &size, &odd)
-            q = put(self._value(put(q, ",\"value\":"), p, size, limit), "},")
+            q = self._value(put(q, ",\"value\":") if json else put(q, "="), p, size, limit)
+            q = put(q, "},") if json else put(q, ",")
             if size > 0:
                 p += size
         return q - 1  # the last comma
@@ -572,6 +682,7 @@ cdef class Lines:
         cdef uint8_t *q
         if self.busy:
             raise RuntimeError("lines are being written")
+        self._regain()
         q = self._room(self.o.data, 0)
         try:
             for data in several:
@@ -594,8 +705,27 @@ cdef class Lines:
             free(self.o.data)
             self.o.data = self.o.end = NULL
 
-    cdef inline bytes _take(self, const uint8_t *q):
-        return PyBytes_FromStringAndSize(<const char *> self.o.data, q - self.o.data)
+    cdef object _take(self, const uint8_t *q):
+        """The lines; many of them are not copied, but keep the buffer until they are dropped."""
+        cdef Py_ssize_t size = q - self.o.data
+        if size < LENT:
+            return PyBytes_FromStringAndSize(<const char *> self.o.data, size)
+        self.lent = LentLines()
+        self.lent.o = self.o
+        self.lent.size = size
+        self.o.data = self.o.end = NULL
+        return memoryview(self.lent)
+
+    cdef void _regain(self) noexcept:
+        """Take the buffer back that was lent, where nobody has it any more."""
+        if self.lent is not None and not self.lent.exports:
+            free(self.o.data)
+            self.o = self.lent.o
+            self.lent.o.data = NULL
+            if self.o.end - self.o.data > KEPT:
+                free(self.o.data)
+                self.o.data = self.o.end = NULL
+        self.lent = None
 
     cdef inline uint8_t *_room(self, uint8_t *q, size_t more) except NULL:
         q = reserve(&self.o, q, more)
@@ -727,9 +857,10 @@ cdef object value_of(const Source *s, const int64_t *place):
 
 
 cdef inline bint is_plain(const int64_t *row, int64_t origin, int64_t filled) noexcept nogil:
-    """Whether a batch in the window has no defect, and records that can be written as they lie there."""
+    """Whether a batch in the window has no defect, and its line and those of its records are as most are."""
     cdef int64_t at = row[POSITION] - origin
-    return (row[SUSPECT] == 0 and row[MAGIC] == 2 and not row[ATTRIBUTES] & (CODEC_MASK | CONTROL_FLAG)
+    return (row[SUSPECT] == 0 and row[MAGIC] == 2 and not row[ATTRIBUTES] & CONTROL_FLAG
+            and row[ATTRIBUTES] & CODEC_MASK < 5 and row[BASE_OFFSET] >= 0 and row[BASE_SEQUENCE] >= -1
             and row[COUNT] > 0 and HEADER <= row[SIZE] <= RUN_BATCH and 0 <= at <= filled - row[SIZE])
 
 

@@ -18,6 +18,7 @@ from kdump.render.output import Output
 if TYPE_CHECKING:
     from kdump.convert.results import ConvertFindings, ConvertSummary, OutputFile, PartitionConversion
     from kdump.dump.events import (
+        BatchRun,
         Event,
         IndexReport,
         LogChange,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from kdump.format.json_types import Fields
     from kdump.format.naming import TopicPartition
     from kdump.format.value_schemas.value_decoder import ValueDecoder
+    from kdump.kernel.lines import Lines
     from kdump.recover.plan import Action, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from kdump.stat.row_sections import StatResult
     from kdump.stat.rows import Row
     from kdump.storage.records import DecodedBatch
-    from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, Tail
+    from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.display import FindingDisplay, FoldedFindings
     from kdump.verify.findings import Finding
     from kdump.verify.summary import FileSummary, PartitionSummary, VerifySummary, WorstPartition
@@ -136,9 +138,22 @@ class Renderer(ABC):
     ) -> None:
         """Records of the last batch. May be called several times for one batch."""
 
-    def batches(self, path: Path, topic: str | None, partition: int | None, chunk: BatchChunk) -> int:
+    def batches(self, path: Path, topic: str | None, partition: int | None, run: BatchRun) -> int:
         """Adjacent batches with their records, as many as can be written at once; returns how many these are."""
         return 0
+
+    def write_run(self, lines: Lines, run: BatchRun, head: bytes, batch_head: bytes | None) -> int:
+        """Write the lines of a run (Lines.batches); returns how many batches these are."""
+        chunk, first = run.chunk, run.first
+        rows, window, after = chunk.walk.scanner.rows, chunk.walk.window, first
+        while after < chunk.batches:
+            begin = after
+            text, after = lines.batches(rows, begin, chunk.batches, *window, head, batch_head, run.payload)
+            if after == begin:
+                break
+            self.out.write(text)
+            del text  # so that its buffer is used again
+        return after - first
 
     @abstractmethod
     def gap(self, path: Path, gap: Gap | ForeignBatch | SearchLimit) -> None:
@@ -328,7 +343,7 @@ class Renderer(ABC):
                     for piece in records.pieces() if records is not None else ():
                         self.records(path, topic, partition, batch, piece)
                 case BatchRun():
-                    event.taken = self.batches(path, topic, partition, event.chunk)
+                    event.taken = self.batches(path, topic, partition, event)
                 case FileBegin(file, topic_partition):
                     path, value_decoder = file.path, event.value_decoder
                     if event.decoder is not None and path not in counting:

@@ -32,6 +32,7 @@ from kdump.verify.findings import finding_fields
 
 if TYPE_CHECKING:
     from kdump.convert.results import ConvertSummary, OutputFile
+    from kdump.dump.events import BatchRun
     from kdump.format.batch import Batch
     from kdump.format.json_types import Fields
     from kdump.format.naming import TopicPartition
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from kdump.recover.undo import RunResult
     from kdump.stat.rows import Row
     from kdump.storage.records import DecodedBatch
-    from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, Tail
+    from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.findings import Finding
     from kdump.verify.summary import VerifySummary
 
@@ -273,23 +274,14 @@ class JsonRenderer(Renderer):
                 payload, rows, headers, done, batch.base_offset, batch.base_sequence, control, fixed, timeless, legacy
             )
             self.out.write(lines)
+            del lines
 
-    def batches(self, path: Path, topic: str | None, partition: int | None, chunk: BatchChunk) -> int:
+    def batches(self, path: Path, topic: str | None, partition: int | None, run: BatchRun) -> int:
         self._begin_records(path, topic, partition)
         name = self._name(path)
 
-        def line(index: int) -> bytes:
-            return batch_line(name, chunk.row(index), True).encode()
-
-        written, show_batch = 0, None if self.options.hides_batch(None) else line
-        rows, window = chunk.walk.scanner.rows, chunk.walk.window
-        while written < chunk.batches:
-            lines, after = self._lines.json_batches(rows, written, chunk.batches, *window, self._head, show_batch)
-            if after == written:
-                break
-            self.out.write(lines)
-            written = after
-        return written
+        batch_head = None if self.options.hides_batch(None) else f'{{"type":"batch","path":{name},'.encode()
+        return self.write_run(self._lines, run, self._head, batch_head)
 
     def _begin_records(self, path: Path, topic: str | None, partition: int | None) -> None:
         """Make what stands before the offset in the lines of a file."""

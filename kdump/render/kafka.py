@@ -299,6 +299,7 @@ class KafkaRenderer(Renderer):
                 batch.is_legacy,
             )
             self.out.write(lines)
+            del lines
 
     def _decoded(self, batch: Batch, records: DecodedBatch) -> None:
         """Records with the texts of the tool's decoders in place of key and value."""
@@ -327,7 +328,7 @@ class KafkaRenderer(Renderer):
                 texts = [f"key: {found.key}"] if found.key is not None else []
                 texts += [f"payload: {found.payload}"] if found.payload is not None else []
                 text = f"{' ' if metadata else '| '}{' '.join(texts)}"
-                line = line[:-1] + (printable(text) if self.out.terminal else text).encode() + b"\n"
+                line = bytes(line[:-1]) + (printable(text) if self.out.terminal else text).encode() + b"\n"
             self.out.write(line)
 
     def _control(self, key: bytes | None, value: bytes | None) -> bytes:

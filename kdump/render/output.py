@@ -59,26 +59,31 @@ class Output:
                 stream = binary
         self._stream = stream
         self._text = isinstance(stream, io.TextIOBase)
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | memoryview] = []
         self._buffered_bytes = 0
 
-    def write(self, text: str | bytes) -> None:
-        """Add text, or its UTF-8. What belongs together (a line, the lines of a batch) comes in one call."""
+    def write(self, text: str | bytes | memoryview) -> None:
+        """Add text, or its UTF-8. What belongs together (a line, the lines of a batch) comes in one call.
+
+        A view is not kept: its bytes may change after the call.
+        """
         # a file name that is not UTF-8 arrives as surrogates and leaves as its own bytes
         data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
-        self._parts.append(data)
         self._buffered_bytes += len(data)
         if self._buffered_bytes >= CHUNK_BYTES or len(data) >= LARGE_BYTES or self.terminal:
+            self._parts.append(data)
             self.flush()
+        else:
+            self._parts.append(bytes(data))
 
     def flush(self) -> None:
         """Write the buffer to the stream, and flush the stream."""
         with Uninterrupted():
             if self._parts:
-                data = b"".join(self._parts)
+                data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
                 self._parts.clear()
                 self._buffered_bytes = 0
-                self._stream.write(data.decode("utf-8", "surrogateescape") if self._text else data)
+                self._stream.write(str(data, "utf-8", "surrogateescape") if self._text else data)
             self._stream.flush()
 
 

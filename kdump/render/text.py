@@ -58,6 +58,7 @@ from kdump.render.words import words
 
 if TYPE_CHECKING:
     from kdump.convert.results import ConvertSummary, PartitionConversion
+    from kdump.dump.events import BatchRun
     from kdump.format.batch import Batch
     from kdump.format.json_types import Fields, FieldValue
     from kdump.format.naming import TopicPartition
@@ -181,7 +182,13 @@ class TextRenderer(Renderer):
             lines, done = self._lines.text(
                 payload, rows, headers, done, batch.base_offset, batch.base_sequence, control
             )
-            self.out.write(cut_lines(lines, self._most) if self.out.terminal else lines)
+            self.out.write(cut_lines(bytes(lines), self._most) if self.out.terminal else lines)
+            del lines  # so that its buffer is used again
+
+    def batches(self, path: Path, topic: str | None, partition: int | None, run: BatchRun) -> int:
+        if self.out.terminal:  # which gets no more than the beginning of a long line
+            return 0
+        return self.write_run(self._lines, run, b"", None if self.options.hides_batch(None) else b"")
 
     def _decoded(self, batch: Batch, records: DecodedBatch) -> None:
         from kdump.render.decoded import decoded_words  # only what is decoded needs it

@@ -112,6 +112,10 @@ class BatchChunk(NamedTuple):
         at = index * _WIDTH
         return BatchDiagnosis._make(self.walk.scanner.rows[at + _HEADER_WIDTH : at + _WIDTH].tolist())
 
+    def payload(self, index: int, max_bytes: int) -> Data:
+        """The decompressed records of a batch of magic 2. Raises CodecError, LimitExceeded above `max_bytes`."""
+        return self.walk.payload(index, max_bytes)[0]
+
     def body(self, batch: Batch) -> memoryview:
         """The whole batch, header included. Fewer bytes than its size when the file has shrunk."""
         return self.walk.bytes_at(batch.position, batch.size)
@@ -183,20 +187,25 @@ class Walk(FrameWindow):
 
         Returns its suspect bits and the codec's note. Raises CodecError, LimitExceeded for more than `max_bytes`.
         """
+        data, note = self.payload(index, max_bytes)
+        return self._open(index, data), note
+
+    def payload(self, index: int, max_bytes: int) -> tuple[Data, str | None]:
+        """What the records of the batch in row `index` decompress to, valid until the next read, and the codec's note.
+
+        Raises CodecError, LimitExceeded.
+        """
         rows, cell = self.scanner.rows, index * _WIDTH
         # Cells instead of a Batch: building one takes microseconds, which would show in the speed.
         payload = self.bytes_at(rows[cell] + rows[cell + _PAYLOAD_AT], rows[cell + _PAYLOAD_SIZE])
-        data, note = decompress(rows[cell + _ATTRIBUTES] & CODEC_MASK, payload, rows[cell + _MAGIC_CELL], max_bytes)
-        return self._open(index, data), note
+        return decompress(rows[cell + _ATTRIBUTES] & CODEC_MASK, payload, rows[cell + _MAGIC_CELL], max_bytes)
 
     def records_of(self, index: int, max_bytes: int) -> Data:
         """Open the batch in row `index` as `open` does; returns its decompressed records, valid until the next read.
 
         The suspect bits of the row are complete afterwards. Raises CodecError, LimitExceeded.
         """
-        rows, cell = self.scanner.rows, index * _WIDTH
-        payload = self.bytes_at(rows[cell] + rows[cell + _PAYLOAD_AT], rows[cell + _PAYLOAD_SIZE])
-        data, _ = decompress(rows[cell + _ATTRIBUTES] & CODEC_MASK, payload, rows[cell + _MAGIC_CELL], max_bytes)
+        data, _ = self.payload(index, max_bytes)
         self._open(index, data)
         return data
 

@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from ctypes import c_ubyte
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from kdump.dump.dump import DumpOptions as What
 from kdump.dump.dump import dump_logs
 from kdump.dump.events import BatchEvent
-from kdump.format.batch import Batch
+from kdump.format.batch import CODECS, Batch
 from kdump.format.java import java_text
 from kdump.format.record import Record
 from kdump.kernel.lines import PIECE_BYTES, Lines
@@ -207,18 +208,65 @@ def test_any_segment(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> N
 # --- several batches at once ------------------------------------------------------------------------------------------
 
 
-def dumped(path: Path, mode: str, runs: bool, records_only: bool) -> bytes:
+def dumped(path: Path, style: str, mode: str, runs: bool, records_only: bool) -> bytes:
     files = [file for file in discovery.log_files([str(path)]) if isinstance(file, LogFile)]
     out = io.BytesIO()
-    with renderer("json", out, RenderOptions(bytes_mode=mode, records_only=records_only)) as to:
+    with renderer(style, out, RenderOptions(bytes_mode=mode, records_only=records_only)) as to:
         assert list(to.show(dump_logs(files, What(runs=runs), lambda _: None))) == []
     return out.getvalue()
 
 
 def test_several_batches_at_once_are_the_same_lines() -> None:
     for number, path in enumerate(LOGS):
-        mode, records_only = BYTES_MODES[number % 4], bool(number // 4 % 2)
-        assert dumped(path, mode, True, records_only) == dumped(path, mode, False, records_only)
+        style, mode, records_only = ("json", "text")[number % 2], BYTES_MODES[number // 2 % 4], bool(number // 8 % 2)
+        assert dumped(path, style, mode, True, records_only) == dumped(path, style, mode, False, records_only)
+
+
+def several(base_offset: int) -> list[bytes]:
+    """A batch of each codec, with what the line of a batch can have."""
+    flags: list[dict[str, Any]] = [
+        {"timestamp_type": "LogAppendTime"},
+        {"producer_id": 7, "producer_epoch": 3, "base_sequence": (1 << 31) - 1, "transactional": True},
+        {"delete_horizon_ms": 1_700_000_000_001},
+        {"producer_epoch": 0, "epoch": -1},
+        {"base_timestamp": 1 << 60, "max_timestamp": -1},
+    ]
+    items = [build.record(b"k", b'"v"', headers=[(b"h", None), (b"i", b"\xff")]), build.record(None, None)]
+    return [
+        build.batch(items, codec=codec, base_offset=base_offset + 2 * number, **flags[number])
+        for number, codec in enumerate(CODECS)
+    ]
+
+
+def test_a_run_goes_on_after_a_batch_that_comes_alone(tmp_path: Path) -> None:
+    marker = build.marker(base_offset=10)
+    long = build.batch([build.record(b"k", b"v" * (300 << 10))], base_offset=21)
+    records = build.encode_record(build.record(), offset_delta=0, timestamp_delta=0) * 90_000
+    tiny = build.batch(
+        [],
+        codec="zstd",
+        payload=build.compress("zstd", records),
+        count=90_000,
+        last_offset_delta=89_999,
+        base_offset=32,
+    )
+    path = tmp_path / "0.log"
+    parts = [*several(0), marker, *several(11), long, *several(22), tiny, *several(90_032)]
+    path.write_bytes(b"".join(parts))
+    files = [file for file in discovery.log_files([str(path)]) if isinstance(file, LogFile)]
+    for style in ("text", "json"):
+        taken = []
+        with renderer(style, out := io.BytesIO(), RenderOptions()) as to:
+            run = to.batches
+
+            def counted(*arguments: Any, run: Any = run, taken: list[int] = taken) -> int:
+                taken.append(run(*arguments))
+                return taken[-1]
+
+            to.batches = counted  # type: ignore[method-assign]
+            assert list(to.show(dump_logs(files, What(runs=True), lambda _: None))) == []
+        assert sum(taken) == 20
+        assert out.getvalue() == dumped(path, style, "auto", False, False)
 
 
 @settings(ANY, max_examples=examples(40))
@@ -235,19 +283,26 @@ def test_any_batches_at_once(
         changed[at % len(changed)] ^= bits
     path = tmp_path_factory.mktemp("lines") / "00000000000000000000.log"
     path.write_bytes(changed)
-    for mode in BYTES_MODES:
-        assert dumped(path, mode, True, records_only) == dumped(path, mode, False, records_only)
+    for style in ("json", "text"):
+        for mode in BYTES_MODES:
+            assert dumped(path, style, mode, True, records_only) == dumped(path, style, mode, False, records_only)
 
 
 def test_batches_whose_rows_lie_are_left_or_refused() -> None:
     record = build.encode_record(build.record(b"k", b"v" * 30), offset_delta=0, timestamp_delta=0)
     batch = build.batch([record, record], count=2, last_offset_delta=1)
 
+    opened: list[bytes | None] = [None]
+
+    def payload_of(index: int) -> bytes | None:
+        return opened[index]
+
     def lines_of(window: bytes, filled: int = len(batch), origin: int = 0, **cells: int) -> tuple[bytes, int]:
         named = {"size": len(batch), "magic": 2, "count": 2, "base_sequence": -1} | cells
         rows = array("q", [named.get(name, 0) for name in BATCH_COLUMNS])
         exact = memoryview((c_ubyte * len(window)).from_buffer_copy(window)).cast("B")
-        return Lines("json").json_batches(rows, 0, 1, exact, origin, filled, b'{"offset":', None)
+        lines, after = Lines("json").batches(rows, 0, 1, exact, origin, filled, b'{"offset":', None, payload_of)
+        return bytes(lines), after
 
     assert lines_of(batch)[0].count(b"\n") == 2
     assert lines_of(batch)[1] == 1
@@ -267,18 +322,45 @@ def test_batches_whose_rows_lie_are_left_or_refused() -> None:
         {"filled": len(batch) - 1},
         {"magic": 1},
         {"attributes": 1},
+        {"attributes": 5},
         {"attributes": 0x20},
+        {"base_offset": -1},
+        {"base_sequence": -2},
         {"suspect": 1},
     ):
         assert lines_of(batch, **cells) == (b"", 0), cells
     with pytest.raises(ValueError, match="outside"):
         lines_of(batch, filled=len(batch) + 1)
     with pytest.raises(ValueError, match="outside"):
-        Lines("json").json_batches(b"", 0, 1, batch, 0, 0, b"", None)
+        Lines("json").batches(b"", 0, 1, batch, 0, 0, b"", None, payload_of)
     with pytest.raises(ValueError, match="outside"):
-        Lines("json").json_batches(b"", -1, 0, batch, 0, 0, b"", None)
+        Lines("json").batches(b"", -1, 0, batch, 0, 0, b"", None, payload_of)
     with pytest.raises(ValueError, match="style"):
-        Lines("text").json_batches(b"", 0, 0, batch, 0, 0, b"", None)
+        Lines("raw", repair=bytes).batches(b"", 0, 0, batch, 0, 0, b"", None, payload_of)
+    plain = lines_of(batch)
+    for payload, taken in ((batch[61:], 1), (batch[61:-1], 0), (batch[61:] + b"\0", 0), (b"", 0)):
+        opened[0] = payload
+        assert lines_of(batch, attributes=1) == (plain if taken else (b"", 0))
+
+
+def test_lines_that_are_lent_stay_until_they_are_dropped() -> None:
+    lines, opened = Lines("text"), values([b"X" * 40_000])
+    other = values([b"W" * 40_000])
+    first, _ = lines.text(*opened[:3], 0, 0, -1, None)
+    second, _ = lines.text(*other[:3], 0, 0, -1, None)
+    assert isinstance(first, memoryview)
+    assert first.readonly
+    assert bytes(first).count(b"X") == bytes(second).count(b"W") == 40_000
+    wanted = bytes(first)
+    assert isinstance(second, memoryview)
+    owner = second.obj
+    second.release()
+    third, _ = lines.text(*opened[:3], 0, 0, -1, None)
+    assert bytes(third) == bytes(first) == wanted
+    with pytest.raises(BufferError):
+        memoryview(owner)
+    short, _ = lines.text(*values([b"z"])[:3], 0, 0, -1, None)
+    assert isinstance(short, bytes)
 
 
 def values(items: Iterable[bytes]) -> DecodedBatch:
