@@ -8,7 +8,8 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
-from kdump.kernel.lines cimport decoded, is_utf8, kd_lowest, kd_odd
+from kdump.kernel.escapes cimport is_utf8
+from kdump.kernel.lines cimport decoded, kd_lowest, kd_odd
 
 cdef enum:
     LEVELS = 1 << 16

@@ -1,4 +1,4 @@
-"""What writes text into a buffer: for lines.pyx, row_lines.pyx and json_text.pyx."""
+"""What writes text into a buffer: for lines.pyx, escapes.pyx, row_lines.pyx and json_text.pyx."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc
@@ -28,11 +28,6 @@ cdef enum:
     MALFORMED
     PAGE        # PAGES does not have the page of the code point yet
     NO_MEMORY
-
-cdef int escaped(Out *o, uint8_t **to, const uint8_t **at, const uint8_t *end, const uint8_t *limit, int style,
-                 uint32_t *point) noexcept nogil
-cdef bint is_utf8(const uint8_t *p, const uint8_t *end) noexcept nogil
-cdef uint8_t *in_base64(uint8_t *q, const uint8_t *p, const uint8_t *end) noexcept nogil
 
 
 # ---- characters

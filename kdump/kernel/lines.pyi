@@ -4,16 +4,12 @@ from typing_extensions import Buffer
 
 PIECE_BYTES: int
 """A call returns once its lines have this many bytes. So memory is bounded by this and the longest line of a batch."""
+LONG_BYTES: int
+"""A field of more bytes is long."""
 STYLES: tuple[str, ...]
 """How text is written: `text` (quoted), `json`, `printable` (escaped, without quotes), `raw`."""
 MODES: tuple[str, ...]
 """How binary fields are written (kdump.render.base.BYTES_MODES)."""
-ESCAPE_IMPLS: tuple[str, ...]
-"""How quotes and backslashes are found and escaped: the ways that this processor has, the fastest one last."""
-
-def choose_escapes(implementation: str) -> None:
-    """Use one of ESCAPE_IMPLS from now on; for tests. The last one is used without a choice."""
-
 Control = Callable[[bytes | None, bytes | None], bytes]
 """Returns the part of a line that only a control record with this key and value has."""
 
@@ -23,7 +19,8 @@ class Lines:
     """Formats records as lines. Not thread-safe.
 
     `style` is one of STYLES, `mode` one of MODES. `repair` replaces malformed UTF-8. The styles `printable` and `raw`
-    and the mode `utf8` need it.
+    and the mode `utf8` need it. `write` gets the beginning of lines with long fields, piece by piece, before the method
+    returns the rest of them; without it they are returned whole.
 
     The methods take the fields of kdump.storage.records.Opened. They return (lines, next): the lines from record
     `first` on, and the record to continue with, which is the number of records at the end. The lines are bytes, or,
@@ -31,7 +28,13 @@ class Lines:
     `control` is for control batches. They raise ValueError for a row that refers to bytes outside the payload.
     """
 
-    def __init__(self, style: str, mode: str = "auto", repair: Callable[[bytes], bytes] | None = None) -> None: ...
+    def __init__(
+        self,
+        style: str,
+        mode: str = "auto",
+        repair: Callable[[bytes], bytes] | None = None,
+        write: Callable[[LineBytes], None] | None = None,
+    ) -> None: ...
     def text(
         self,
         payload: Buffer,

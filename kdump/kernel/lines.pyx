@@ -1,8 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Formats the records of one batch as lines, one method a format. kdump.render documents the formats.
 
-The text functions copy runs of bytes that need no escape. They look up the escapes of ASCII and decode other
-characters. Inner functions work on (pointer, end), reserve room before they write, and never raise. They call Python
+Inner functions work on (pointer, end), reserve room before they write, and never raise. They call Python
 only for malformed UTF-8 in the modes that write text, for control records, and once for each 256 code points to learn
 which of them are printable.
 """
@@ -14,6 +13,7 @@ from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
+from kdump.kernel.escapes cimport escaped, in_base64, in_hex, is_utf8, learn
 from kdump.kernel.layout cimport (
     ATTRIBUTES, BASE_OFFSET, BASE_SEQUENCE, BASE_TIMESTAMP, BATCH_WIDTH, CODEC_MASK, CONTROL_FLAG, COUNT, CRC,
     DELETE_HORIZON_FLAG, EPOCH, HEADER, HEADER_WIDTH, LAST_OFFSET, LOG_APPEND_TIME, MAGIC, MAX_TIMESTAMP, POSITION,
@@ -30,13 +30,15 @@ cdef enum:
     RUN_LINES = 4 << 20  # the most bytes of its lines
     KEPT = 8 << 20      # the largest buffer to keep for the next batch
     LENT = 32 << 10     # from so many bytes on, lines are not copied
+    LONG = 3 << 16      # the largest field that is written at once
     STEP = 32           # bytes of a part that are copied at once
     PADDED = 8 * STEP
 PIECE_BYTES = PIECE
+LONG_BYTES = LONG
 
-STYLES = ("text", "json", "printable", "raw")
 cdef (const char *)[5] CODECS
 CODECS[:] = ["none", "gzip", "snappy", "lz4", "zstd"]
+STYLES = ("text", "json", "printable", "raw")
 MODES = ("auto", "base64", "hex", "utf8")
 cdef enum:
     AUTO = 0
@@ -45,72 +47,10 @@ cdef enum:
     UTF8
 
 
-# ---- characters
+# ---- times
 
 cdef int64_t FIRST_SECOND = <int64_t> -62135596800LL  # 0001-01-01
 cdef int64_t STOP_SECOND = <int64_t> 253402300800LL   # 10000-01-01
-
-cdef struct Escape:
-    uint8_t text[7]
-    uint8_t size
-
-cdef Escape ESCAPES[3][128]     # by style; a byte without an escape has size 1
-cdef uint8_t PRINTABLES[0x1100][32]  # one bit a code point: str.isprintable
-cdef bint PAGES[0x1100]         # whether PRINTABLES has these 256 code points
-cdef uint8_t SEXTETS[4096][2]   # the two letters of twelve bits in base64
-
-cdef extern from "lines.h" nogil:
-    int kd_begin_escapes()
-    const uint8_t *kd_shuffle(const uint8_t *p, const uint8_t *stop, const uint8_t *limit, uint8_t **to)
-    const uint8_t *kd_compress(const uint8_t *p, const uint8_t *stop, uint8_t **to)
-
-cdef int escapes = kd_begin_escapes()
-ESCAPE_IMPLS = ("runs", "shuffle", "compress")[:escapes + 1]
-
-
-def choose_escapes(str implementation):
-    global escapes
-    escapes = ESCAPE_IMPLS.index(implementation)
-
-
-def _escape_of(int style, str char):
-    if style != PRINTABLE and char in '"\\':
-        return "\\" + char
-    if char.isprintable() and char != "\x7f":
-        return char
-    if char in "\n\r\t":
-        return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}[char]
-    if style == JSON:
-        return {"\b": "\\b", "\f": "\\f"}.get(char) or f"\\u{ord(char):04x}"
-    return f"\\x{ord(char):02x}"
-
-
-def _fill():
-    cdef int style, point, i
-    cdef bytes text
-    for style in range(3):
-        for point in range(128):
-            text = _escape_of(style, chr(point)).encode()
-            ESCAPES[style][point].size = len(text)
-            for i in range(len(text)):
-                ESCAPES[style][point].text[i] = text[i]
-    text = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-    for i in range(4096):
-        SEXTETS[i][0] = text[i >> 6]
-        SEXTETS[i][1] = text[i & 63]
-
-
-_fill()
-
-
-cdef int learn(uint32_t page) except -1:
-    cdef uint32_t i
-    for i in range(256):
-        if chr(page << 8 | i).isprintable():
-            PRINTABLES[page][i >> 3] |= 1 << (i & 7)
-    PAGES[page] = True
-    return 0
-
 
 cdef inline uint8_t *put_pair(uint8_t *q, uint64_t number) noexcept nogil:
     memcpy(q, KD_PAIRS + 2 * number, 2)
@@ -143,143 +83,6 @@ cdef uint8_t *put_second(uint8_t *q, int64_t second) noexcept nogil:
     q = put_pair(q + 1, left // 60 % 60)
     q[0] = 58
     return put_pair(q + 1, left % 60)
-
-
-# ---- fields
-
-# Escapes the text between *at and `end`. Reads bytes up to `limit`. Leaves `at` and `to` where it ended.
-cdef int escaped(Out *o, uint8_t **to, const uint8_t **at, const uint8_t *end, const uint8_t *limit, int style,
-                 uint32_t *point) noexcept nogil:
-    cdef const uint8_t *p = at[0]
-    cdef const uint8_t *stop
-    cdef const uint8_t *run
-    cdef const Escape *escape
-    cdef const Escape *of_style = ESCAPES[style]
-    cdef uint8_t *q = to[0]
-    cdef uint32_t odd
-    cdef Py_ssize_t n
-    cdef int status = DONE
-    while status == DONE:
-        stop = end if end - p <= STRETCH else p + STRETCH
-        # SLACK has room for a character that begins before `stop`, and for copies of 16 bytes.
-        q = reserve(o, q, 6 * (stop - p))
-        if q == NULL:
-            return NO_MEMORY
-        while p < stop:
-            if escapes and style != PRINTABLE:
-                p = kd_compress(p, stop, &q) if escapes == 2 else kd_shuffle(p, stop, limit, &q)
-                if p == stop:
-                    break
-            if limit - p >= 32:
-                odd = kd_odd(p)
-                n = stop - p
-                if n < 16:
-                    odd &= (1 << n) - 1
-                else:
-                    n = 16
-                memcpy(q, p, 16)
-                if odd == 0:
-                    q += n
-                    p += n
-                    continue
-                run = p
-                while odd:  # the run before each escape; a copy writes up to 15 bytes too many
-                    memcpy(q, run, 16)
-                    q += p + kd_lowest(odd) - run
-                    run = p + kd_lowest(odd)
-                    odd &= odd - 1
-                    if run[0] >= 0x80:
-                        break
-                    escape = of_style + run[0]
-                    memcpy(q, escape, 8)
-                    q += escape.size
-                    run += 1
-                else:
-                    memcpy(q, run, 16)
-                    p += n
-                    q += p - run
-                    continue
-                p = run
-            if p[0] < 0x80:
-                escape = of_style + p[0]
-                memcpy(q, escape, 8)
-                q += escape.size
-                p += 1
-                continue
-            while p < stop and p[0] >= 0x80:  # they come in runs
-                n = decoded(p, end, point)
-                if n == 0:
-                    status = MALFORMED
-                    break
-                if style != JSON and not PAGES[point[0] >> 8]:
-                    status = PAGE
-                    break
-                if (acts(point[0]) if style == JSON
-                        else not PRINTABLES[point[0] >> 8][(point[0] & 255) >> 3] >> (point[0] & 7) & 1):
-                    q = put_point(q, point[0], style)
-                else:
-                    q[0] = p[0]
-                    q[1] = p[1]
-                    if n > 2:
-                        q[2] = p[2]
-                    if n > 3:
-                        q[3] = p[3]
-                    q += n
-                p += n
-            if status:
-                break
-        if p >= end:
-            break
-    at[0] = p
-    to[0] = q
-    return status
-
-
-cdef bint is_utf8(const uint8_t *p, const uint8_t *end) noexcept nogil:
-    cdef uint32_t point
-    cdef Py_ssize_t n
-    while p < end:
-        if end - p >= 8 and kd_word(p) & 0x8080808080808080ULL == 0:
-            p += 8
-        elif p[0] < 0x80:
-            p += 1
-        else:
-            n = decoded(p, end, &point)
-            if n == 0:
-                return False
-            p += n
-    return True
-
-
-# The caller reserved room for the result.
-cdef uint8_t *in_hex(uint8_t *q, const uint8_t *p, const uint8_t *end) noexcept nogil:
-    while p < end:
-        q[0] = KD_HEX[p[0] >> 4]
-        q[1] = KD_HEX[p[0] & 15]
-        q += 2
-        p += 1
-    return q
-
-
-cdef uint8_t *in_base64(uint8_t *q, const uint8_t *p, const uint8_t *end) noexcept nogil:
-    cdef uint32_t group
-    while end - p >= 3:
-        group = <uint32_t> p[0] << 16 | <uint32_t> p[1] << 8 | p[2]
-        memcpy(q, SEXTETS[group >> 12], 2)
-        memcpy(q + 2, SEXTETS[group & 4095], 2)
-        q += 4
-        p += 3
-    if p < end:
-        group = <uint32_t> p[0] << 16
-        if end - p == 2:
-            group |= <uint32_t> p[1] << 8
-        memcpy(q, SEXTETS[group >> 12], 2)
-        memcpy(q + 2, SEXTETS[group & 4095], 2)
-        q[3] = 61
-        if end - p == 1:
-            q[2] = 61
-        q += 4
-    return q
 
 
 # ---- lines
@@ -335,16 +138,17 @@ cdef class Lines:
     cdef Out o
     cdef LentLines lent
     cdef int style, mode
-    cdef bint busy
-    cdef object repair
+    cdef bint busy, running
+    cdef object repair, write
     cdef int64_t second      # the second that `written` has
     cdef uint8_t written[19]
     cdef Near offset, timestamp, sequence
 
-    def __cinit__(self, str style, str mode="auto", repair=None):
+    def __cinit__(self, str style, str mode="auto", repair=None, write=None):
         self.style = STYLES.index(style)
         self.mode = MODES.index(mode)
         self.repair = repair
+        self.write = write
         if repair is None and (self.style in (PRINTABLE, RAW) or self.mode == UTF8):
             raise ValueError("bytes that are no UTF-8 need a repair in this style and mode")
         self.second = INT64_MIN
@@ -452,6 +256,7 @@ cdef class Lines:
         fixed_of(batch_head or b"", &parts[1])
         q = self._open_buffers((batches, window), views)
         try:
+            self.running = True
             if start < 0 or count > views[0].len // (BATCH_WIDTH * 8) or filled > views[1].len:
                 raise ValueError("the rows lie outside the buffer")
             while i < count and q - self.o.data < RUN:
@@ -468,6 +273,7 @@ cdef class Lines:
                 i += 1
             return self._take(q), i
         finally:
+            self.running = False
             self._close(views, 2)
 
     cdef uint8_t *_batch(self, uint8_t *q, const int64_t *row, Py_ssize_t index, const Py_buffer *window,
@@ -784,15 +590,59 @@ cdef class Lines:
                              const uint8_t *limit) except NULL:
         cdef size_t mark = q - self.o.data
         cdef bint well
+        if end - start > LONG and self.write is not None and not self.running:
+            return self._long_field(q, start, end)
         if self.mode == BASE64 or self.mode == HEX:
             q = put(self._room(q, 2 * (end - start)), "\"")
             return put(in_base64(q, start, end) if self.mode == BASE64 else in_hex(q, start, end), "\"")
         q = self._string(q, start, end, limit, &well)
         return q if well else self._malformed(self.o.data + mark, start, end)
 
+    cdef uint8_t *_long_field(self, uint8_t *q, const uint8_t *p, const uint8_t *end) except NULL:
+        """Write a field piece by piece. What is written before each goes to `write`."""
+        cdef const uint8_t *stop
+        cdef int form = self.mode
+        cdef bint well, quotes = self.style == TEXT or self.style == JSON, valid = True
+        cdef bytes better
+        if form != BASE64 and form != HEX:
+            valid = is_utf8(p, end)
+            form = UTF8 if valid or self.repair is not None else BASE64 if self.style == JSON else HEX
+        if form == UTF8:
+            q = put(q, "\"") if quotes else q
+        elif self.mode == form:
+            q = put(q, "\"")
+        else:
+            q = put(q, "{\"base64\":\"") if form == BASE64 else put(q, "0x")
+        while p < end:
+            stop = piece_end(p, end) if form == UTF8 else p + LONG if end - p > LONG else end
+            self.write(self._take(q))
+            self._regain()
+            q = self._room(self.o.data, 2 * LONG)
+            if form != UTF8:
+                q = in_base64(q, p, stop) if form == BASE64 else in_hex(q, p, stop)
+            elif valid:
+                q = self._characters(q, p, stop, stop, &well)
+            else:
+                better = self.repair(PyBytes_FromStringAndSize(<const char *> p, stop - p))
+                p = <const uint8_t *> PyBytes_AsString(better)
+                q = self._characters(q, p, p + PyBytes_Size(better), p + PyBytes_Size(better), &well)
+            p = stop
+        if form == UTF8:
+            return put(q, "\"") if quotes else q
+        if self.mode == form:
+            return put(q, "\"")
+        return put(q, "\"}") if form == BASE64 else q
+
     cdef uint8_t *_string(self, uint8_t *q, const uint8_t *p, const uint8_t *end, const uint8_t *limit,
                           bint *well) except NULL:
         """Write a field as a string. Clears `well` for malformed UTF-8; the caller then drops the bytes written."""
+        if self.style == PRINTABLE or self.style == RAW:
+            return self._characters(q, p, end, limit, well)
+        return put(self._characters(put(q, "\""), p, end, limit, well), "\"")
+
+    cdef uint8_t *_characters(self, uint8_t *q, const uint8_t *p, const uint8_t *end, const uint8_t *limit,
+                              bint *well) except NULL:
+        """Write text without quotes around it."""
         cdef uint32_t point = 0
         cdef int status = PAGE
         if self.style == RAW:
@@ -800,8 +650,6 @@ cdef class Lines:
             q = self._room(q, end - p)
             memcpy(q, p, end - p)
             return q + (end - p)
-        if self.style != PRINTABLE:
-            q = put(q, "\"")
         while True:
             status = escaped(&self.o, &q, &p, end, limit, self.style, &point)
             if status != PAGE:
@@ -810,7 +658,7 @@ cdef class Lines:
         if status == NO_MEMORY:
             raise MemoryError
         well[0] = status == DONE
-        return q if self.style == PRINTABLE else put(q, "\"")
+        return self._room(q, 0)
 
     cdef uint8_t *_malformed(self, uint8_t *q, const uint8_t *p, const uint8_t *end) except NULL:
         """Write a field that is not valid UTF-8."""
@@ -835,6 +683,18 @@ cdef class Lines:
         word = control(value_of(s, row + R_KEY_AT), value_of(s, row + R_VALUE_AT))
         fixed_of(word, &text)
         return self._fixed(q, &text)
+
+
+cdef inline const uint8_t *piece_end(const uint8_t *p, const uint8_t *end) noexcept nogil:
+    """Return the end of a piece of a long field: for no decoder of UTF-8 the bytes after it change those before it."""
+    cdef int i
+    if end - p <= LONG:
+        return end
+    p += LONG
+    for i in range(4):
+        if (p - i)[0] & 0xc0 != 0x80:  # it begins a character
+            return p - i
+    return p  # no character has so many bytes after its first one: the byte at p stands for itself
 
 
 cdef inline bint inside(const Source *s, const int64_t *place) noexcept nogil:

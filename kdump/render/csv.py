@@ -20,12 +20,12 @@ from kdump.format.batch import TIMESTAMP_TYPES
 from kdump.format.csv_text import LINE_END, csv_text
 from kdump.format.java import java_text
 from kdump.render.base import RenderOptions
-from kdump.render.escaping import printable
+from kdump.render.escaping import PIECE_BYTES, printable, text_pieces
 from kdump.render.json import json_value
 from kdump.render.record_renderer import RecordPlace, RecordRenderer, record_timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from kdump.format.json_types import FieldValue
     from kdump.format.record import Record
@@ -81,6 +81,29 @@ class CsvRenderer(RecordRenderer):
             self._is_headed = True
             names = (*RECORD_COLUMNS, *(DECODED_COLUMNS if self.options.decoded else ()))
             self.out.write(",".join(names) + LINE_END)
+
+    def record_pieces(self, place: RecordPlace, record: Record) -> Iterator[bytes]:
+        if self.out.terminal or max(len(record.key or b""), len(record.value or b"")) <= PIECE_BYTES:
+            yield self.record_bytes(place, record)
+            return
+        for data in (record.key, record.value):
+            yield from self._pieces(data)
+            yield b","
+        yield self.record_bytes(place, record._replace(key=None, value=None))[2:]
+
+    def _pieces(self, data: bytes | None) -> Iterator[bytes]:
+        """A field of bytes, in pieces where it is long."""
+        if data is None or len(data) <= PIECE_BYTES:
+            yield self._bytes(data)
+        elif self._mode == "utf8":
+            quote = b'"' if any(sign in data for sign in (b'"', b",", b"\r", b"\n")) else b""
+            yield quote
+            for piece in text_pieces(data):
+                yield java_text(piece).encode().replace(b'"', b'""')
+            yield quote
+        else:
+            for at in range(0, len(data), PIECE_BYTES):
+                yield self._bytes(data[at : at + PIECE_BYTES])
 
     def record_bytes(self, place: RecordPlace, record: Record) -> bytes:
         timestamp = record_timestamp(place, record)

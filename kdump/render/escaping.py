@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from typing import Final
 
 Path = str | os.PathLike[str]
 
+PIECE_BYTES: Final = 3 << 16
+"""Longer keys and values are written in pieces of this size."""
 # text when it is valid UTF-8 (auto), or the same form for every field
 BYTES_MODES = ("auto", "base64", "hex", "utf8")
 
@@ -84,6 +88,18 @@ def bytes_text(data: bytes | None, mode: str = "auto") -> str:
     if mode == "hex":
         return f'"{data.hex()}"'
     return quoted(str(data, "utf-8", "replace"))
+
+
+def text_pieces(data: bytes) -> Iterator[bytes]:
+    """Bytes in pieces that say the same to a decoder of UTF-8 as the whole, however malformed they are."""
+    at = 0
+    while len(data) - at > PIECE_BYTES:
+        stop = at + PIECE_BYTES
+        # A byte that begins a character; without one among four, no character has the last one.
+        stop = next((stop - back for back in range(4) if data[stop - back] & 0xC0 != 0x80), stop)
+        yield data[at:stop]
+        at = stop
+    yield data[at:]
 
 
 def replaced(data: bytes) -> bytes:

@@ -210,7 +210,7 @@ class JsonRenderer(Renderer):
         mode = options.bytes_mode
         from kdump.kernel.lines import Lines
 
-        self._lines = Lines("json", mode, replaced if mode == "utf8" else None)
+        self._lines = Lines("json", mode, replaced if mode == "utf8" else None, self.out.write)
 
     def _control(self, key: bytes | None, value: bytes | None) -> bytes:
         return _control_fields(key, value, self._encode)

@@ -237,7 +237,7 @@ class KafkaRenderer(Renderer):
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
         super().__init__(stream, options)
         self._text = _terminal_text if self.out.terminal else java_text
-        self._lines = Lines("printable" if self.out.terminal else "raw", repair=_java_bytes)
+        self._lines = Lines("printable" if self.out.terminal else "raw", repair=_java_bytes, write=self.out.write)
         self._deep = options.deep_iteration or options.print_data_log
 
     def show(self, events: Iterable[Event]) -> Iterator[DumpMessage]:

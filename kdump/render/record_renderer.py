@@ -52,6 +52,10 @@ class RecordRenderer(Renderer):
     def record_bytes(self, place: RecordPlace, record: Record) -> bytes:
         """What is written for one record."""
 
+    def record_pieces(self, place: RecordPlace, record: Record) -> Iterator[bytes]:
+        """What is written for one record, where it may be long in pieces."""
+        yield self.record_bytes(place, record)
+
     def shown(self, data: bytes) -> bytes:
         """Bytes of a record as they are; on a terminal escaped, and at most a terminal's worth of them."""
         return shown_bytes(data, self._most) if self.out.terminal else data
@@ -65,7 +69,8 @@ class RecordRenderer(Renderer):
             place = RecordPlace(path, topic, partition, batch, self.decoder, self.value_decoder)
             counting = self.counting_decoder
             for record in values(batch, records):
-                self.out.write(self.record_bytes(place, record))
+                for piece in self.record_pieces(place, record):
+                    self.out.write(piece)
                 if counting is not None:
                     counting.forget()
 

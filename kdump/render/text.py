@@ -159,7 +159,8 @@ class TextRenderer(Renderer):
         self._tree: ImageTree | None = None
         from kdump.kernel.lines import Lines
 
-        self._lines = Lines("text", self._mode, replaced if self._mode == "utf8" else None)
+        write = None if self.out.terminal else self.out.write  # lines are cut there
+        self._lines = Lines("text", self._mode, replaced if self._mode == "utf8" else None, write)
         self._most = terminal_worth() if self.out.terminal else 0
 
     def begin(self, path: Path) -> None:

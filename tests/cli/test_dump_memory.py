@@ -64,6 +64,23 @@ def test_large_records(tmp_path: Path, how: list[str]) -> None:
     assert used < PROGRAM_BYTES + 32 * MIB + 3 * 16 * MIB
 
 
+@pytest.mark.parametrize(
+    ("unit", "how"),
+    [
+        (b'\x01"\\\n', ["--format", "json"]),
+        (b'\xff"a\xe2', ["--format", "text", "--bytes", "utf8"]),
+        (b'\xff"a\xe2', ["--format", "csv"]),
+        (b'\xff"a\xe2', ["--format", "csv", "--bytes", "utf8"]),
+    ],
+)
+def test_a_value_that_becomes_longer(tmp_path: Path, unit: bytes, how: list[str]) -> None:
+    value = unit * (6 * MIB)
+    (tmp_path / "0.log").write_bytes(build.batch([build.record(b"k", value)]))
+    status, used, err = peak(tmp_path, *how)
+    assert (status, err) == (0, "")
+    assert used < PROGRAM_BYTES + 24 * MIB + 3 * 24 * MIB
+
+
 def test_a_bomb_is_not_opened_and_the_option_is_named(tmp_path: Path) -> None:
     records = [build.record(b"k", bytes(300 * MIB))]
     batches = [build.batch(records, codec="zstd", base_offset=number) for number in range(2)]

@@ -20,12 +20,12 @@ from kdump.dump.events import BatchEvent
 from kdump.format.batch import CODECS, Batch
 from kdump.format.java import java_text
 from kdump.format.record import Record
-from kdump.kernel.lines import PIECE_BYTES, Lines
+from kdump.kernel.lines import LONG_BYTES, PIECE_BYTES, Lines
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.render import BYTES_MODES, RenderOptions, renderer
-from kdump.render.escaping import printable
+from kdump.render.escaping import printable, text_pieces
 from kdump.render.json import ENCODERS
 from kdump.render.sentences import iso_time
 from kdump.storage import discovery
@@ -387,6 +387,38 @@ def test_fields_longer_than_a_stretch(unit: str) -> None:
         for tail in (b"", b"\xff")
     ]
     compare(PLAIN, values(items))
+
+
+@pytest.mark.laws
+@pytest.mark.parametrize(
+    "unit",
+    sampled(
+        [
+            b"x",
+            b'\x01"',
+            "é".encode(),
+            "漢".encode(),
+            "\U000e0001".encode(),
+            b"\x80",
+            b"\xff",
+            b"\xe2\x82",
+            b"\xf0\x9f\x98",
+            b"\xed\xa0\x80",
+            b"\xf0\x80\x80\x80\x80",
+        ],
+        3,
+    ),
+)
+def test_long_fields_come_in_pieces(unit: bytes) -> None:
+    items = [
+        b"x" * shift + unit * (LONG_BYTES // len(unit) + 2) + tail for shift in range(4) for tail in (b"", b"\xe2\x82")
+    ]
+    compare(PLAIN, values(items))
+    for data in items:
+        pieces = list(text_pieces(data))
+        assert b"".join(pieces) == data
+        assert "".join(map(java_text, pieces)) == java_text(data)
+        assert "".join(str(piece, "utf-8", "replace") for piece in pieces) == str(data, "utf-8", "replace")
 
 
 @pytest.mark.parametrize("size", range(70))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import time
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,12 @@ from fuzz.check import Case, log_file
 from kdump.convert.tables import DEFAULT_COLUMNS
 from kdump.dump.dump import DumpOptions, dump_logs
 from kdump.dump.events import CompanionDamage
+from kdump.format.csv_text import csv_text
+from kdump.format.java import java_text
 from kdump.format.naming import Kind, base_offset_of
 from kdump.render import RenderOptions, renderer
 from kdump.render.csv import RECORD_COLUMNS
+from kdump.render.escaping import PIECE_BYTES
 from kdump.render.template import TemplateError, template_pieces, unescaped
 from kdump.storage.partition import LogFile
 from support import build, damage, oracle, plain_formats
@@ -103,6 +107,24 @@ def test_csv_in_other_modes(mode: str) -> None:
     file = of_bytes(build.batch([build.record(b'a",\xff', b"")]))
     key = "61222cff" if mode == "hex" else '"a"",\ufffd"'
     assert shown(file, "csv", RenderOptions(bytes_mode=mode))[0].decode().split("\r\n")[1].startswith(f'{key},"",,')
+
+
+@pytest.mark.parametrize("mode", ["auto", "hex", "utf8"])
+@pytest.mark.parametrize("unit", [b"x", b'"\xff', "漢".encode(), b"\x80", b",\xf0\x9f\x98"])
+def test_csv_of_long_fields(unit: bytes, mode: str) -> None:
+    long = b"x" + unit * (2 * PIECE_BYTES // len(unit) + 1)
+    file = of_bytes(build.batch([build.record(long, long[1:]), build.record(None, long), build.record(long, b"")]))
+
+    def field(data: bytes | None) -> str:
+        if not data:
+            return "" if data is None else '""'
+        if mode == "utf8":
+            return csv_text(java_text(data))
+        return data.hex() if mode == "hex" else b64encode(data).decode()
+
+    lines = shown(file, "csv", RenderOptions(bytes_mode=mode))[0].decode().split("\r\n")[1:-1]
+    wanted = [(long, long[1:]), (None, long), (long, b"")]
+    assert [line.rsplit(",", 6)[0] for line in lines] == [f"{field(key)},{field(value)}" for key, value in wanted]
 
 
 @pytest.mark.parametrize(
