@@ -19,8 +19,8 @@ class Lines:
     """Formats records as lines. Not thread-safe.
 
     `style` is one of STYLES, `mode` one of MODES. `repair` replaces malformed UTF-8. The styles `printable` and `raw`
-    and the mode `utf8` need it. `write` gets the beginning of lines with long fields, piece by piece, before the method
-    returns the rest of them; without it they are returned whole.
+    and the mode `utf8` need it. `write` gets the beginning of a line with long fields, piece by piece, before the
+    method returns the rest of it; without it lines are returned whole.
 
     The methods take the fields of kdump.storage.records.Opened. They return (lines, next): the lines from record
     `first` on, and the record to continue with, which is the number of records at the end. The lines are bytes, or,

@@ -139,6 +139,7 @@ cdef class Lines:
     cdef LentLines lent
     cdef int style, mode
     cdef bint busy, running
+    cdef bint passed         # a part of a line went to `write`
     cdef object repair, write
     cdef int64_t second      # the second that `written` has
     cdef uint8_t written[19]
@@ -167,7 +168,7 @@ cdef class Lines:
             raise ValueError("not of this style")
         q = self._open(payload, rows, headers, first, views, &s)
         try:
-            while i < s.records and q - self.o.data < PIECE:
+            while i < s.records and q - self.o.data < PIECE and not self.passed:
                 row = s.rows + i * RECORD_WIDTH
                 q = put_number(put(q, "  record offset="), row[R_OFFSET])
                 q = self._time(put(q, " time="), row[R_TIMESTAMP])
@@ -210,7 +211,7 @@ cdef class Lines:
             fixed_of(fixed[left], &constants[left])
         q = self._open(payload, rows, headers, first, views, &s)
         try:
-            while i < s.records and q - self.o.data < PIECE:
+            while i < s.records and q - self.o.data < PIECE and not self.passed:
                 row = s.rows + i * RECORD_WIDTH
                 q = put(put_near_number(self._fixed(q, &constants[0]), &self.offset, row[R_OFFSET]), ",\"timestamp\":")
                 if timeless or row[R_MAGIC] == 0:
@@ -428,7 +429,7 @@ cdef class Lines:
         fixed_of(label, &constant)
         q = self._open(payload, rows, headers, first, views, &s)
         try:
-            while i < s.records and q - self.o.data < PIECE:
+            while i < s.records and q - self.o.data < PIECE and not self.passed:
                 row = s.rows + i * RECORD_WIDTH
                 if metadata:
                     q = self._fixed(put(put_number(put(q, "| offset: "), row[R_OFFSET]), " "), &constant)
@@ -489,6 +490,7 @@ cdef class Lines:
         if self.busy:
             raise RuntimeError("lines are being written")
         self._regain()
+        self.passed = False
         q = self._room(self.o.data, 0)
         try:
             for data in several:
@@ -615,6 +617,7 @@ cdef class Lines:
             q = put(q, "{\"base64\":\"") if form == BASE64 else put(q, "0x")
         while p < end:
             stop = piece_end(p, end) if form == UTF8 else p + LONG if end - p > LONG else end
+            self.passed = True
             self.write(self._take(q))
             self._regain()
             q = self._room(self.o.data, 2 * LONG)

@@ -270,11 +270,11 @@ class JsonRenderer(Renderer):
         control = self._control if is_control else self._decoding(batch, records)
         done, count = 0, records.records
         while done < count:
-            lines, done = self._lines.json(
-                payload, rows, headers, done, batch.base_offset, batch.base_sequence, control, fixed, timeless, legacy
-            )
-            self.out.write(lines)
-            del lines
+            with self.out.in_pieces(len(payload)):
+                place = batch.base_offset, batch.base_sequence
+                lines, done = self._lines.json(payload, rows, headers, done, *place, control, fixed, timeless, legacy)
+                self.out.write(lines)
+                del lines
 
     def batches(self, path: Path, topic: str | None, partition: int | None, run: BatchRun) -> int:
         self._begin_records(path, topic, partition)

@@ -285,21 +285,13 @@ class KafkaRenderer(Renderer):
         contents = self.options.print_data_log and not batch.control
         done, count = 0, records.records
         while done < count:
-            lines, done = self._lines.kafka(
-                payload,
-                rows,
-                headers,
-                done,
-                batch.base_offset,
-                batch.base_sequence,
-                control,
-                label,
-                metadata,
-                contents,
-                batch.is_legacy,
-            )
-            self.out.write(lines)
-            del lines
+            with self.out.in_pieces(len(payload)):
+                place = batch.base_offset, batch.base_sequence
+                lines, done = self._lines.kafka(
+                    payload, rows, headers, done, *place, control, label, metadata, contents, batch.is_legacy
+                )
+                self.out.write(lines)
+                del lines
 
     def _decoded(self, batch: Batch, records: DecodedBatch) -> None:
         """Records with the texts of the tool's decoders in place of key and value."""

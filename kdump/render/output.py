@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import signal
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import FrameType
 from typing import IO, Any, Self
+
+from kdump.render.escaping import PIECE_BYTES
 
 CHUNK_BYTES = 64 * 1024
 LARGE_BYTES = 32 * 1024
@@ -75,6 +77,11 @@ class Output:
             self.flush()
         else:
             self._parts.append(bytes(data))
+
+    @staticmethod
+    def in_pieces(size: int) -> AbstractContextManager[object]:
+        """A block that writes fields of `size` bytes at most, which a Ctrl-C does not leave between pieces of one."""
+        return Uninterrupted() if size > PIECE_BYTES else nullcontext()
 
     def flush(self) -> None:
         """Write the buffer to the stream, and flush the stream."""

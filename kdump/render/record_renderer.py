@@ -69,8 +69,9 @@ class RecordRenderer(Renderer):
             place = RecordPlace(path, topic, partition, batch, self.decoder, self.value_decoder)
             counting = self.counting_decoder
             for record in values(batch, records):
-                for piece in self.record_pieces(place, record):
-                    self.out.write(piece)
+                with self.out.in_pieces(record.size):
+                    for piece in self.record_pieces(place, record):
+                        self.out.write(piece)
                 if counting is not None:
                     counting.forget()
 

@@ -180,11 +180,11 @@ class TextRenderer(Renderer):
         control = _control if batch.control else None
         done, count = 0, records.records
         while done < count:
-            lines, done = self._lines.text(
-                payload, rows, headers, done, batch.base_offset, batch.base_sequence, control
-            )
-            self.out.write(cut_lines(bytes(lines), self._most) if self.out.terminal else lines)
-            del lines  # so that its buffer is used again
+            with self.out.in_pieces(len(payload)):
+                place = batch.base_offset, batch.base_sequence
+                lines, done = self._lines.text(payload, rows, headers, done, *place, control)
+                self.out.write(cut_lines(bytes(lines), self._most) if self.out.terminal else lines)
+                del lines  # so that its buffer is used again
 
     def batches(self, path: Path, topic: str | None, partition: int | None, run: BatchRun) -> int:
         if self.out.terminal:  # which gets no more than the beginning of a long line

@@ -261,6 +261,26 @@ def test_an_interrupt_right_after_a_write_repeats_nothing(
         assert shown
 
 
+@pytest.mark.parametrize("name", ["text", "json", "csv"])
+def test_an_interrupt_between_the_pieces_of_a_value_comes_after_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path = tmp_path / "0.log"
+    path.write_bytes(build.batch([build.record(None, b"v" * (1 << 20)) for _ in range(2)]))
+    whole = b""
+    for number in (0, 2, 4):  # none, and after a write inside the first value
+        device = _Interrupting(number)
+        monkeypatch.setattr(sys, "stdout", streams.text_stream(device, "standard output", sys.__stdout__))
+        status = cli.run(["dump", "--format", name, str(path)])
+        sys.stdout.flush()
+        shown, _, _ = bytes(device.taken).partition(b'{"type":"summary"')
+        whole = whole or shown
+        assert status == (130 if number else 0)
+        assert whole.startswith(shown)
+        assert shown.endswith(b"\n")
+        assert not number or len(shown) < len(whole)
+
+
 def test_an_interrupt_right_after_a_message_repeats_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     device = _Interrupting(1)
     monkeypatch.setattr(sys, "stderr", streams.text_stream(device, "standard error", sys.__stderr__))
