@@ -355,7 +355,8 @@ cdef class Lines:
     cdef uint8_t *_batch_line(self, uint8_t *q, const int64_t *row) noexcept:
         """Write the line of a plain batch, after its head, as `batch_line` of kdump.render.text or json does."""
         cdef int64_t flags = row[ATTRIBUTES], base_sequence = row[BASE_SEQUENCE]
-        cdef int64_t last_sequence = next_sequence(base_sequence, <uint32_t> (row[LAST_OFFSET] - row[BASE_OFFSET]))
+        cdef uint32_t last_delta = <uint32_t> row[LAST_OFFSET] - <uint32_t> row[BASE_OFFSET]
+        cdef int64_t last_sequence = next_sequence(base_sequence, last_delta)
         cdef const char *codec = CODECS[flags & CODEC_MASK]
         cdef const char *type = "LogAppendTime" if flags & LOG_APPEND_TIME else "CreateTime"
         if self.style == JSON:
