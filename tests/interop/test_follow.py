@@ -18,8 +18,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from interop.clients import Client
 from interop.test_convert_log import content_of
 from interop.test_live import HERE, SETTINGS, TOPIC_ARGUMENTS, TOPICS, bases
+from interop.test_replicas import NAME as PARTED
+from interop.test_replicas import SETTINGS as UNCLEAN
+from interop.test_replicas import converged
 
 RUN_S = 10
 SETTLE_S = 60
@@ -35,6 +39,7 @@ class Replay:
         self.values: dict[str, dict[int, str]] = defaultdict(dict)
         self.deleted: dict[str, list[range]] = defaultdict(list)
         self.kinds: dict[str, int] = defaultdict(int)
+        self.truncations: list[tuple[str, int]] = []
         self.summary: dict[str, Any] | None = None
         self._done = 0
 
@@ -68,6 +73,7 @@ class Replay:
         elif kind == "truncated":
             gone = [offset for offset in values if offset >= line["offset"]]
             assert gone, line
+            self.truncations.append((name, line["offset"]))
             for offset in gone:
                 del values[offset]
         elif kind == "deleted":
@@ -157,3 +163,63 @@ def test_a_follow_of_a_broker_that_crashes_and_starts_again(kafka: ModuleType, t
     # What the cleaner leaves has come: it removes records that a later one replaces.
     assert wanted["compacted-0"].items() <= shown(everything_shown, "compacted-0").items()
     assert replays[0].path.with_suffix(".err").read_bytes() == b""
+
+
+def test_a_follow_of_a_replica_that_an_unclean_leader_election_truncates(kafka: ModuleType, tmp_path: Path) -> None:
+    """The leader that is followed goes on alone, and stops; the other replica is elected without these records.
+
+    When the first one is back, it truncates its log as a follower, and fetches others in their place.
+    """
+    with (
+        kafka.kraft_broker(tmp_path / "first", settings=UNCLEAN) as controller,
+        kafka.kraft_broker(tmp_path / "second", settings=UNCLEAN, beside=controller) as second,
+        kafka.kraft_broker(tmp_path / "third", settings={**UNCLEAN, "node.id": 3}, beside=controller) as third,
+    ):
+        client = Client(kafka, controller.bootstrap)
+        client.make("parted:1@2+3:")
+        replays = [Replay(tmp_path / "all.jsonl"), Replay(tmp_path / "committed.jsonl")]
+        marked = ("--until", "high-watermark", second.logs / PARTED)
+        with (
+            follow(replays[0].path, "--topic", "parted", second.logs) as everything,
+            follow(replays[1].path, *marked) as committed,
+        ):
+
+            def shows_all() -> dict[int, str]:
+                """Wait until both show what the broker has."""
+                wanted, end = values_of(second.logs / PARTED), time.monotonic() + SETTLE_S
+                while time.monotonic() < end:
+                    if all(shown(replay.read(), PARTED) == wanted for replay in replays):
+                        break
+                    time.sleep(0.2)
+                assert [shown(replay, PARTED) for replay in replays] == [wanted] * 2
+                return wanted
+
+            client.write(f"{PARTED}:pI3 pP2")
+            assert converged(second.logs, third.logs)
+            common = shows_all()
+            third.stop()
+            client.write(f"{PARTED}:qI2 rP3")
+            alone = shows_all()
+            assert [replay.truncations for replay in replays] == [[], []]
+            second.stop()
+            third.start()
+            client.write(f"{PARTED}:sP1 tI2")
+            second.start()
+            assert converged(second.logs, third.logs)
+            served = shows_all()
+            client.write(f"{PARTED}:uP2")
+            assert converged(second.logs, third.logs)
+            last = shows_all()
+            for process, replay in zip((everything, committed), replays, strict=True):
+                process.send_signal(signal.SIGINT)
+                assert process.wait(SETTLE_S) == 130
+                assert replay.read().summary is not None
+    assert len(common) < len(alone)
+    assert common.items() < served.items() < last.items()
+    assert not {offset for offset in served if offset not in common and served[offset] == alone.get(offset)}
+    for replay in replays:
+        assert replay.truncations == [(PARTED, max(common) + 1)]
+        assert replay.kinds["record"] >= len(alone) + len(last) - len(common)
+        said = replay.path.with_suffix(".err").read_text().splitlines()
+        # before the broker writes its first high watermarks
+        assert all(replay is replays[1] and "has no line for this partition" in line for line in said)
