@@ -141,7 +141,7 @@ _MODULES = {
     "kdump.dump.dump_options": "DumpOptions",
     "kdump.dump.events": (
         "BatchEvent BatchRun CompanionDamage CompanionEntry DumpFailure EmptyIndex FileBegin FileEnd FollowNote "
-        "ImageLine IndexReport LogChange NonConsecutiveOffsets NothingAtOffset OutputFlush RecordCount "
+        "ImageLine IndexReport IsolationNote LogChange NonConsecutiveOffsets NothingAtOffset OutputFlush RecordCount "
         "ReportKind SanityCheckPassed StoredBytes TrailingBytes"
     ),
     "kdump.dump.filters": "BytesPattern HeaderPattern PatternKind ProducerPattern RecordPredicates",

@@ -59,6 +59,7 @@ from kdump.dump.events import FileEnd as FileEnd
 from kdump.dump.events import FollowNote as FollowNote
 from kdump.dump.events import ImageLine as ImageLine
 from kdump.dump.events import IndexReport as IndexReport
+from kdump.dump.events import IsolationNote as IsolationNote
 from kdump.dump.events import LogChange as LogChange
 from kdump.dump.events import NonConsecutiveOffsets as NonConsecutiveOffsets
 from kdump.dump.events import NothingAtOffset as NothingAtOffset

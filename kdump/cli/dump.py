@@ -16,6 +16,7 @@ from kdump.cli import (
     filters,
     follow,
     formats,
+    isolation,
     metadata_image,
     options,
     order,
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
     " of one topic whatever the name. NAME is an entry point of the group kdump.decoders, which decodes values.",
 )
 @filters.record_filters
+@isolation.isolation_option
 @value_decoding.schemas_option
 @order.order_option
 @follow.follow_options
@@ -137,6 +139,7 @@ def command(**chosen: Any) -> int:
       kdump dump --at 1000 -n 1 topic-0/
       kdump dump --template '%o %k=%s\\n' topic-0/
       kdump dump --key order-17 --time 2026-11-21T14:00:2026-11-21T15:00 data/
+      kdump dump --records --isolation read-committed topic-0/
       kdump dump --follow --records --offset 1000: topic-0/
       kdump dump --format kafka --print-data-log 00000000000000000000.log
 
@@ -246,6 +249,7 @@ def _check(chosen: dict[str, Any]) -> None:
     value_decoding.check(chosen)
     decoding.check(chosen)
     filters.check(chosen)
+    isolation.check(chosen)
     if kafka and (chosen["batches"] or chosen["records"]):
         raise click.UsageError(
             "--format kafka shows what Kafka's tool shows:"
@@ -276,6 +280,7 @@ def _dump_options(chosen: dict[str, Any], on_damage: Callable[[Severity], None])
         topics=chosen["topics"],
         partitions=chosen["partitions"],
         counts=chosen["counts"],
+        isolation=chosen["isolation"],
     )
 
 

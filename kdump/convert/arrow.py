@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from kdump.convert.choice import Choice
 from kdump.convert.preparation import PrepareOptions, prepare
-from kdump.convert.records.reader import Isolation, OnDamage, RecordStream
+from kdump.convert.records.reader import OnDamage, RecordStream
 from kdump.convert.replicas.merge import ReplicaUse
 from kdump.convert.tables import DEFAULT_COLUMNS, record_schema
 from kdump.errors import SourceError
+from kdump.log.isolation import Isolation
 from kdump.log.log_slice import EVERYTHING, Bounds, SlicedPartition
 from kdump.log.records import DamageWarning
 from kdump.storage.discovery import Paths, discover

@@ -1,7 +1,8 @@
 """Shows what is in log files, their companions and fetch results, as a stream of values in the order of the bytes."""
 
-from collections.abc import Generator, Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
 from kdump.dump.dump_options import DumpOptions, OnDamage, RecordLimit
 from kdump.dump.events import (
@@ -13,10 +14,10 @@ from kdump.dump.events import (
     Event,
     FileBegin,
     FileEnd,
+    IsolationNote,
     RecordCount,
     StoredBytes,
 )
-from kdump.dump.kafka_tool.index_check import INDEX_ENTRIES, sanity_check_index
 from kdump.dump.message_range import MessageRange
 from kdump.errors import SourceError
 from kdump.format import naming
@@ -27,13 +28,14 @@ from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.records import UNOPENED, open_in_pieces
 from kdump.storage.source import Source, reader_of
-from kdump.storage.walk import BatchChunk, Gap, Item, Tail, TailContent, Walk
+from kdump.storage.walk import BatchChunk, Gap, Tail, TailContent, Walk
 from kdump.verify import checks
 from kdump.verify.checks import framing
 from kdump.verify.findings import CATALOGUE
 
 if TYPE_CHECKING:
     from kdump.dump.filters import RecordSelection
+    from kdump.dump.isolation import UncommittedRead
     from kdump.format.internal_topics.decoded import RecordDecoder
     from kdump.format.value_schemas.value_decoder import ValueDecoder
 
@@ -46,7 +48,8 @@ __all__ = ["DumpOptions", "OnDamage", "RecordLimit", "dump_logs"]
 def dump_logs(files: Iterable[LogFile | SourceError], options: DumpOptions, on_damage: OnDamage) -> Iterator[Event]:
     """The content of the files. What cannot be read becomes a `DumpFailure`; the dump goes on with the next file."""
     limit = RecordLimit(options.limit)
-    dump = _dump_files if options.from_end is None else _dump_from_end
+    is_by_log = options.from_end is not None or options.isolation == "read-committed"
+    dump = _dump_by_log if is_by_log else _dump_files
     yield from dump(chosen_files(files, options), options, on_damage, limit)
     if options.counts:
         yield RecordCount(limit.taken)
@@ -80,44 +83,83 @@ def _dump_files(
                     dump_file = dump_log
                 elif file.kind in naming.FETCH_KINDS:
                     dump_file = _dump_fetch_result
-                elif options.check_indexes and file.kind in INDEX_ENTRIES:
-                    dump_file = _check_index
                 else:
-                    dump_file = _dump_companion
+                    from kdump.dump.companion_events import dump_companion  # a dump of logs does without
+
+                    dump_file = dump_companion
                 yield from dump_file(source, file, options, on_damage, limit)
         except SourceError as error:
             yield DumpFailure(error)
 
 
-def _dump_from_end(
+def _dump_by_log(
     files: Iterable[LogFile | SourceError], options: DumpOptions, on_damage: OnDamage, limit: RecordLimit
 ) -> Iterator[Event]:
     """As _dump_files, log by log, each with its own bounds."""
     from kdump.dump import log_end  # most dumps do without
 
     for log in log_end.logs_of(files):
+        if limit.reached:
+            return
         if isinstance(log, SourceError):
             yield DumpFailure(log)
             continue
-        if log[0].kind in naming.FETCH_KINDS:
-            yield DumpFailure(SourceError(f"{log[0].path}: a fetch result does not say where its log ends"))
-        if log[0].kind not in naming.LOG_KINDS:
+        kind, path = log[0].kind, log[0].path
+        if kind in naming.FETCH_KINDS:
+            what = "where its log ends" if options.from_end is not None else "what became of its transactions"
+            yield DumpFailure(SourceError(f"{path}: a fetch result does not say {what}"))
+        if kind not in naming.LOG_KINDS:
             continue
         try:
-            own, number = bounded(log, options, limit)
+            for own in bounded(log, options, limit):
+                yield from _dump_files(own.files, own.options, on_damage, limit)
+                yield from own.notes(complete=not limit.reached)
+                limit.skip = 0
+                if limit.reached:
+                    return
         except SourceError as error:
             yield DumpFailure(error)
-            continue
-        yield from _dump_files(log[number:], own, on_damage, limit)
-        limit.skip = 0
 
 
-def bounded(log: list[LogFile], options: DumpOptions, limit: RecordLimit) -> tuple[DumpOptions, int]:
-    """The options for a log, and the number of the file to begin with; sets what `limit` skips. Raises SourceError."""
+class BoundedLog(NamedTuple):
+    """The files of a log that are read, and the options for it. `whole`: none of its files is passed over."""
+
+    files: Sequence[LogFile]
+    options: DumpOptions
+    whole: bool
+
+    def notes(self, *, complete: bool) -> Iterator[IsolationNote]:
+        """What is said after the files; `complete`: they were read to the end."""
+        read, options = self.options.committed_read, self.options
+        if read is not None:
+            complete = complete and self.whole and options.max_bytes is None
+            yield read.note(complete=complete, filtered=options.predicates is not None)
+
+
+def bounded(files: Sequence[LogFile], options: DumpOptions, limit: RecordLimit) -> Iterator[BoundedLog]:
+    """The log of files of one directory, with read-committed there may be several; sets what `limit` skips.
+
+    Raises SourceError.
+    """
+    if options.isolation != "read-committed":
+        yield _bounded(files, options, limit)
+        return
+    from kdump.dump.isolation import CommittedRead, known_logs
+
+    for log in known_logs(files):
+        read = CommittedRead(log, options.max_batch_bytes)
+        own = _bounded(log.files, options._replace(committed_read=read), limit)
+        read.begin(own.options.offsets)
+        yield own
+
+
+def _bounded(log: Sequence[LogFile], options: DumpOptions, limit: RecordLimit) -> BoundedLog:
+    if options.from_end is None:
+        return BoundedLog(log, options, True)
     from kdump.dump import log_end
     from kdump.dump.filters import RecordPredicates
 
-    wanted = options.from_end or log_end.FromEnd()
+    wanted = options.from_end
     predicates = options.predicates or RecordPredicates()
     if wanted.offsets != (None, None):
         end = log_end.log_end_offset(log, options.max_batch_bytes)
@@ -127,11 +169,11 @@ def bounded(log: list[LogFile], options: DumpOptions, limit: RecordLimit) -> tup
         predicates = predicates._replace(time=log_end.before(newest, wanted.time, predicates.time))
         options = options._replace(predicates=predicates)
     if wanted.last is None:
-        return options, 0
+        return BoundedLog(log, options, True)
     options = options._replace(predicates=predicates)
     start = log_end.start_of_last(log, wanted.last, lambda file: _count(file, options))
     limit.skip = start.skip
-    return options, start.number
+    return BoundedLog(log[start.number :], options, not start.number)
 
 
 def _count(file: LogFile, options: DumpOptions) -> int:
@@ -218,14 +260,10 @@ def dump_messages(
 ) -> Generator[Event, None, bool]:
     """The batches of a range, and what lies between them. Returns whether nothing was left out."""
     everything = options.everything
-    selection = _selection(options)
-    start, base_offset = messages.position, messages.base_offset
+    start = messages.position
+    consumer, selection = _consumer(messages, file, options), _selection(options)
     runs = options.runs and options.records and everything and selection is None and not start
-    walk = _walk(messages, options)
-    for item, only in _with_runs(walk, runs and limit.remaining is None, options.max_batch_bytes):
-        if isinstance(item, BatchRun):
-            yield item
-            continue
+    for item in _walk(messages, options):
         if not isinstance(item, BatchChunk):
             if file.kind in naming.FETCH_KINDS and isinstance(item, Tail) and messages.is_cut_off(item):
                 item = item._replace(reason=TailContent.TORN)
@@ -236,30 +274,71 @@ def dump_messages(
                 if options.fields and isinstance(item, Gap | Tail):
                     yield _stored(messages, item.position, item.length, _claimed(item), options)
             continue
-        for index, batch, suspect in _batches(item, only, options, selection, limit):
-            diagnosis = item.diagnosis(index) if suspect else None
-            if diagnosis is not None:
-                for finding in checks.explain(file.path, batch, diagnosis, base_offset):
-                    on_damage(finding.severity)
-            if not everything and not options.includes_batch(batch):
-                continue
-            event = _open(item, batch, diagnosis, options, limit, selection)
-            if event is None:
-                continue
-            if event.damage is not None:
-                on_damage(CATALOGUE[event.damage].severity)
-            # the base offset of a wrapper message is known only after it was opened
-            if not options.includes_batch(event.batch):
-                continue
-            event = event if not start else event._replace(batch=event.batch._replace(position=start + batch.position))
-            yield event
-            if options.fields:
-                yield _stored(messages, batch.position, batch.size, batch.size, options)
-            if event.damage == "batch/limit" and options.records:
-                yield _above_limit(file.path, event, options.max_batch_bytes)
-            if limit.reached:
-                return False
+        ranges = [(0, item.batches)] if consumer is None or item.damaged else consumer.ranges(item)
+        for first, stop in ranges:
+            part = _ChunkPart(item, first, stop, messages, file)
+            for each in _with_runs(part, runs and limit.remaining is None, options.max_batch_bytes):
+                if isinstance(each, BatchRun):
+                    yield each
+                    continue
+                yield from _dump_batches(each, options, on_damage, limit, selection)
+                if limit.reached:
+                    return False
     return options.whole
+
+
+class _ChunkPart(NamedTuple):
+    """The batches [start, stop) of a chunk, and what they are of."""
+
+    chunk: BatchChunk
+    start: int
+    stop: int
+    messages: MessageRange
+    file: LogFile
+
+
+def _dump_batches(
+    part: _ChunkPart, options: DumpOptions, on_damage: OnDamage, limit: RecordLimit, selection: "RecordSelection | None"
+) -> Iterator[Event]:
+    """Batches one by one, until the limit is reached."""
+    chunk, messages, path = part.chunk, part.messages, part.file.path
+    for index, batch, suspect in _batches(part, options, selection, limit):
+        diagnosis = chunk.diagnosis(index) if suspect else None
+        if diagnosis is not None:
+            for finding in checks.explain(path, batch, diagnosis, messages.base_offset):
+                on_damage(finding.severity)
+        if not options.everything and not options.includes_batch(batch):
+            continue
+        event = _open(chunk, batch, diagnosis, options, limit, selection)
+        if event is None:
+            continue
+        if event.damage is not None:
+            on_damage(CATALOGUE[event.damage].severity)
+        # the base offset of a wrapper message is known only after it was opened
+        if not options.includes_batch(event.batch):
+            continue
+        if messages.position:
+            event = event._replace(batch=event.batch._replace(position=messages.position + batch.position))
+        yield event
+        if options.fields:
+            yield _stored(messages, batch.position, batch.size, batch.size, options)
+        if event.damage == "batch/limit" and options.records:
+            yield _above_limit(path, event, options.max_batch_bytes)
+        if limit.reached:
+            return
+
+
+def _consumer(messages: MessageRange, file: LogFile, options: DumpOptions) -> "UncommittedRead | None":
+    """What says which batches a consumer gets; None where all are shown."""
+    if options.isolation == "all":
+        return None
+    from kdump.dump.isolation import UncommittedRead  # most dumps do without
+
+    if options.isolation == "read-committed" and options.committed_read is None:
+        raise ValueError("read-committed is for a dump of whole logs: a marker can come later")
+    consumer = options.committed_read or UncommittedRead()
+    consumer.begin_file(file, messages.position)
+    return consumer
 
 
 def _walk(messages: MessageRange, options: DumpOptions) -> Walk:
@@ -286,35 +365,35 @@ def _selection(options: DumpOptions) -> "RecordSelection | None":
     return RecordSelection(options.predicates or RecordPredicates(), options.offsets)
 
 
-def _with_runs(walk: Walk, runs: bool, max_bytes: int) -> Iterator[tuple[Item | BatchRun, int | None]]:
-    """The items of a walk; with `runs` chunks as runs, and the chunk again with the number of each batch they leave."""
-    for item in walk:
-        if not runs or not isinstance(item, BatchChunk) or item.damaged:
-            yield item, None
-            continue
-        first = 0
-        while first < item.batches:
-            run = BatchRun(item, first, max_bytes)
-            yield run, None
-            first += run.taken
-            if first < item.batches:
-                yield item, first
-            first += 1
+def _with_runs(part: _ChunkPart, runs: bool, max_bytes: int) -> "Iterator[BatchRun | _ChunkPart]":
+    """A part; with `runs` as runs, and each batch that they leave."""
+    if not runs or part.chunk.damaged:
+        yield part
+        return
+    first = part.start
+    while first < part.stop:
+        run = BatchRun(part.chunk, first, part.stop, max_bytes)
+        yield run
+        first += run.taken
+        if first < part.stop:
+            yield part._replace(start=first, stop=first + 1)
+        first += 1
 
 
 def _batches(
-    chunk: BatchChunk, only: int | None, options: DumpOptions, selection: "RecordSelection | None", limit: RecordLimit
+    part: _ChunkPart, options: DumpOptions, selection: "RecordSelection | None", limit: RecordLimit
 ) -> Iterator[tuple[int, Batch, int]]:
-    """The batches of a chunk, or `only` one, that may have to be shown: number, batch, suspect bits."""
-    if only is not None:
-        yield only, chunk.row(only), chunk.diagnosis(only).suspect
-        return
+    """The batches of a part that may have to be shown: number, batch, suspect bits."""
+    chunk, first, stop = part.chunk, part.start, part.stop
     if selection is None or not options.records:
-        for index, (batch, suspect) in enumerate(zip(chunk.rows(), chunk.suspects(), strict=True)):
+        if stop == first + 1:
+            yield first, chunk.row(first), chunk.diagnosis(first).suspect
+            return
+        for index, (batch, suspect) in islice(enumerate(zip(chunk.rows(), chunk.suspects(), strict=True)), first, stop):
             yield index, batch, suspect
         return
     suspects = chunk.suspects()
-    for index in selection.batches(chunk, 0, limit.take if options.counts else None):
+    for index in selection.batches(chunk, first, stop, limit.take if options.counts else None):
         yield index, chunk.row(index), suspects[index]
 
 
@@ -390,52 +469,3 @@ def _damage(batch: Batch, diagnosis: BatchDiagnosis) -> tuple[str | None, bool |
     """The code of what is wrong with the whole batch, and whether its CRC is right, None where it was not computed."""
     damage = next((code for bit, code in _DAMAGED.items() if diagnosis.suspect & bit), None)
     return damage, None if damage == "batch/limit" else batch.crc == diagnosis.computed_crc
-
-
-def _dump_companion(
-    source: Source, file: LogFile, options: DumpOptions, on_damage: OnDamage, limit: RecordLimit
-) -> Iterator[Event]:
-    # a dump of logs does without the formats of all companions
-    from kdump.dump import companion_files
-
-    everything = options.everything
-    index_entry = INDEX_ENTRIES.get(file.kind)
-    hidden = index_entry is not None and not options.index_entries
-    yield FileBegin(file, naming.topic_partition_of_file(file.path), None)
-    items: Iterator[CompanionEntry | Tail | CompanionDamage]
-    if index_entry is not None and hidden:
-        items = companion_files.index_tail(source, index_entry.size)
-    else:
-        items = companion_files.contents(file.path, source, file.kind, file.base_offset)
-    for item in items:
-        if isinstance(item, CompanionEntry):
-            if item.offsets is not None and not options.includes(*item.offsets):
-                continue
-            yield item
-            limit.take(1)
-            if limit.reached:
-                yield FileEnd(file, source.size, False)
-                return
-            continue
-        on_damage(companion_files.severity(item, file.active))
-        if everything or isinstance(item, CompanionDamage):
-            yield item
-    yield FileEnd(file, source.size, everything and not hidden)
-    if index_entry is not None and options.compare_indexes and everything:
-        from kdump.dump.kafka_tool.index_report import compare_index
-
-        for report in compare_index(file, source, options.max_batch_bytes):
-            on_damage(report.severity)
-            yield report
-
-
-def _check_index(
-    source: Source, file: LogFile, options: DumpOptions, on_damage: OnDamage, limit: RecordLimit
-) -> Iterator[Event]:
-    yield FileBegin(file, naming.topic_partition_of_file(file.path), None)
-    result = sanity_check_index(file, source)
-    if isinstance(result, CompanionDamage):
-        on_damage(result.severity)
-    if result is not None:
-        yield result
-    yield FileEnd(file, source.size, False)

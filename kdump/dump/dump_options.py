@@ -13,8 +13,10 @@ from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
     from kdump.dump.filters import RecordPredicates
+    from kdump.dump.isolation import CommittedRead
     from kdump.dump.log_end import FromEnd
     from kdump.format.value_schemas.value_decoder import ValueDecoders
+    from kdump.log.isolation import Isolation
 
 OnDamage = Callable[[Severity], None]
 """Called with the severity of everything wrong that a dump meets on its way. `kdump verify` finds more."""
@@ -45,6 +47,9 @@ class DumpOptions(NamedTuple):
     counted are left out; RecordCount says how many there are. `from_end`: bounds that each log has of its own.
 
     `buffer_bytes` of a log are read at once.
+
+    `isolation`: batches that a consumer with this isolation level does not get are left out. With read-committed an
+    IsolationNote comes after each log; `committed_read` is that of the log, which `dump_logs` sets.
     """
 
     records: bool = True
@@ -68,6 +73,8 @@ class DumpOptions(NamedTuple):
     counts: bool = False
     from_end: "FromEnd | None" = None
     buffer_bytes: int = BUFFER_BYTES
+    isolation: "Isolation" = "all"
+    committed_read: "CommittedRead | None" = None
 
     @property
     def everything(self) -> bool:
@@ -77,7 +84,7 @@ class DumpOptions(NamedTuple):
     @property
     def whole(self) -> bool:
         """Whether no batch is left out, but for `limit` and `max_bytes`."""
-        return self.everything and self.predicates is None and not self.counts
+        return self.everything and self.predicates is None and not self.counts and self.isolation == "all"
 
     def includes_log(self, topic_partition: naming.TopicPartition | None) -> bool:
         """Whether a log is to be shown."""

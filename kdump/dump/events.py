@@ -83,18 +83,19 @@ class StoredBytes(NamedTuple):
 
 
 class BatchRun:
-    """The batches of a chunk from `first` on, which a consumer may take at once, only with DumpOptions.runs.
+    """The batches [first, stop) of a chunk, which a consumer may take at once, only with DumpOptions.runs.
 
     It sets `taken` to how many it has taken. The next one comes alone after that. None of those that it takes may have
     a defect.
     """
 
-    __slots__ = ("_max_bytes", "chunk", "first", "taken")
+    __slots__ = ("_max_bytes", "chunk", "first", "stop", "taken")
 
-    def __init__(self, chunk: BatchChunk, first: int, max_bytes: int) -> None:
+    def __init__(self, chunk: BatchChunk, first: int, stop: int, max_bytes: int) -> None:
         """`max_bytes`: what may be decompressed of a batch."""
         self.chunk = chunk
         self.first = first
+        self.stop = stop
         self.taken = 0
         self._max_bytes = min(max_bytes, _RUN_BYTES)
 
@@ -235,6 +236,68 @@ class FollowNote(NamedTuple):
         return f"{self.path}: {self.text}"
 
 
+class IsolationNote(NamedTuple):
+    """Where a committed read of a log ends, and what it leaves out; after the files of the log.
+
+    `outcome` is that of the transaction at the last stable offset, `open` or `undecided` (its marker cannot be read, or
+    damage or missing offsets may hold it). It is None where each transaction ends: then the last stable offset is the
+    log end offset, None of an empty log whose name does not say it. `whole_log`: no segment of the log lies elsewhere.
+    `aborted_records` and `unstable_records`, those from the last stable offset on, have the offsets that were asked
+    for. They are None where not all of that was read, and `exact` is false where fewer may have these offsets.
+    `filtered`: there are other filters than offsets, which these numbers do not obey.
+    """
+
+    path: str
+    topic: str | None
+    partition: int | None
+    isolation: str
+    last_stable_offset: int | None
+    log_end_offset: int | None
+    outcome: str | None
+    producer_id: int | None
+    producer_epoch: int | None
+    whole_log: bool
+    aborted_records: int | None
+    unstable_records: int | None
+    exact: bool
+    filtered: bool
+
+    @property
+    def fields(self) -> "Fields":
+        """All but the path."""
+        return {name: value for name, value in self._asdict().items() if name != "path"}
+
+    @property
+    def message(self) -> str:
+        """The note in a sentence, after the path."""
+        words = [f"{self.path}: {self.isolation} {self._end()}", self._left_out()]
+        if not self.whole_log:
+            words.append("other segments may have earlier transactions and later markers, which are not known")
+        return "; ".join(words)
+
+    def _end(self) -> str:
+        if self.last_stable_offset is None:
+            return "has nothing to read"
+        if self.outcome is None:
+            return f"ends at offset {self.last_stable_offset}, the log end offset"
+        what = "is open" if self.outcome == "open" else "is undecided, as its marker cannot be read or may be missing"
+        whose = "a transaction" if self.producer_id is None else f"the transaction of producer {self.producer_id}"
+        return f"ends at offset {self.last_stable_offset}, the last stable offset: {whose} from there on {what}"
+
+    def _left_out(self) -> str:
+        if self.aborted_records is None or self.unstable_records is None:
+            return "how many records are left out is not known, as not all was read"
+        most = "" if self.exact else "at most "
+        counts = (
+            (self.aborted_records, "of aborted transactions"),
+            (self.unstable_records, f"from offset {self.last_stable_offset} on"),
+        )
+        words = [f"{most}{count} record{'s' * (count != 1)} {what}" for count, what in counts if count]
+        if not words:
+            return "no record is left out for it"
+        return f"left out: {', '.join(words)}{' (other filters aside)' if self.filtered else ''}"
+
+
 class OutputFlush(NamedTuple):
     """A follow waits for more: everything up to here is to be written now."""
 
@@ -324,8 +387,9 @@ Event = (
     | RecordCount
     | LogChange
     | FollowNote
+    | IsolationNote
     | OutputFlush
 )
 
-StderrEvent = DumpFailure | CompanionDamage | NothingAtOffset | FollowNote
+StderrEvent = DumpFailure | CompanionDamage | NothingAtOffset | FollowNote | IsolationNote
 """The events that belong on standard error."""

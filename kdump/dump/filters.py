@@ -131,30 +131,32 @@ class RecordSelection:
         )
         self._searches = [each for each in _searches_of(predicates) if each.searches]
 
-    def batches(self, chunk: BatchChunk, first: int, on_records: Callable[[int], None] | None) -> Iterator[int]:
-        """The numbers of the batches from `first` on that have to be opened.
+    def batches(
+        self, chunk: BatchChunk, first: int, stop: int, on_records: Callable[[int], None] | None
+    ) -> Iterator[int]:
+        """The numbers of the batches from `first` up to `stop` that have to be opened.
 
         All others have no record that matches. With `on_records`, they are those whose records could not be counted; it
         gets the number of matching records of others.
         """
         if self._searches:
-            yield from self._searched_batches(chunk, first, self._searches[0])
+            yield from self._searched_batches(chunk, first, stop, self._searches[0])
             return
         index, rows = first, chunk.walk.scanner.rows
         while True:
-            index, found = self._filter.skip(rows, index, chunk.batches, *chunk.walk.window, on_records is not None)
+            index, found = self._filter.skip(rows, index, stop, *chunk.walk.window, on_records is not None)
             if found and on_records is not None:
                 on_records(found)
-            if index >= chunk.batches:
+            if index >= stop:
                 return
             yield index
             index += 1
 
-    def _searched_batches(self, chunk: BatchChunk, first: int, search: "_FieldSearch") -> Iterator[int]:
+    def _searched_batches(self, chunk: BatchChunk, first: int, stop: int, search: "_FieldSearch") -> Iterator[int]:
         index, rows = first, chunk.walk.scanner.rows
-        while index < chunk.batches:
+        while index < stop:
             window = chunk.walk.window
-            index, opens, spans = self._filter.spans(search.field, rows, index, chunk.batches, *window)
+            index, opens, spans = self._filter.spans(search.field, rows, index, stop, *window)
             yield from search.groups(window[0], spans)
             if opens:
                 yield index

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kdump.dump.dump import DumpOptions, OnDamage, RecordLimit, decoder_for, dump_messages, value_decoder_for
 from kdump.dump.events import CompanionEntry, Event, FileBegin, FileEnd, NothingAtOffset, ReadEntry
@@ -24,6 +24,9 @@ from kdump.storage.partition import LogFile, Partition
 from kdump.storage.source import BytesSource, FileSource, Source, SourceRange
 from kdump.storage.walk import Gap, SearchLimit, Tail, TailContent
 from kdump.verify.findings import CATALOGUE, Severity
+
+if TYPE_CHECKING:
+    from kdump.dump.isolation import CommittedRead
 
 
 class LogEdge(StrEnum):
@@ -201,6 +204,8 @@ def dump_read(
     """
     fetched = result.fetched
     limit = RecordLimit(options.limit)
+    if options.isolation == "read-committed":
+        options = options._replace(committed_read=_committed_read(fetched, options.max_batch_bytes))
     parts: list[DamagedRange | FetchDataInfo] = [*fetched.damage]
     if fetched.size_bytes or verbose:
         parts += [fetched, *result.stopped_by]
@@ -223,8 +228,19 @@ def dump_read(
                 from_offset = options._replace(offsets=(part.offset, None), max_bytes=None)
                 yield from dump_messages(messages, file, from_offset, on_damage, limit)
             yield FileEnd(file, source.size, False)
+    if options.committed_read is not None:
+        yield options.committed_read.note(complete=False, filtered=options.predicates is not None)
     if not fetched.size_bytes:
         yield NothingAtOffset(log.path, log.start_offset, log.end_offset)
+
+
+def _committed_read(fetched: FetchDataInfo, max_batch_bytes: int) -> "CommittedRead":
+    """The committed read of the log that was read."""
+    from kdump.dump.isolation import CommittedRead, known_logs  # most reads do without
+
+    path = fetched.segment
+    (known,) = known_logs([LogFile(path, naming.kind_of(path) or Kind.LOG, fetched.base_offset, False, 0)])
+    return CommittedRead(known, max_batch_bytes)
 
 
 def _messages(file: LogFile, position: int, source: Source) -> MessageRange:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 
-from kdump.dump.events import BatchEvent, CompanionDamage, DumpFailure, FileBegin, RecordCount
+from kdump.dump.events import BatchEvent, CompanionDamage, DumpFailure, FileBegin, IsolationNote, RecordCount
 from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
 from kdump.verify.checks import framing
 from kdump.verify.findings import CATALOGUE, Severity
 
-CountEvent = RecordCount | CompanionDamage | DumpFailure
+CountEvent = RecordCount | CompanionDamage | DumpFailure | IsolationNote
 
 
 def counted(events: Iterable[object]) -> Iterator[CountEvent]:
@@ -15,7 +15,7 @@ def counted(events: Iterable[object]) -> Iterator[CountEvent]:
     path, preallocated = "", False
     for event in events:
         match event:
-            case RecordCount() | CompanionDamage() | DumpFailure():
+            case RecordCount() | CompanionDamage() | DumpFailure() | IsolationNote():
                 yield event
             case FileBegin(file):
                 path, preallocated = file.path, file.preallocated

@@ -15,7 +15,16 @@ from heapq import heappop, heappush
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
-from kdump.dump.dump import DumpOptions, OnDamage, RecordLimit, bounded, chosen_files, dump_log, dump_logs
+from kdump.dump.dump import (
+    BoundedLog,
+    DumpOptions,
+    OnDamage,
+    RecordLimit,
+    bounded,
+    chosen_files,
+    dump_log,
+    dump_logs,
+)
 from kdump.dump.events import BatchEvent, DumpFailure, Event, FileBegin, FileEnd
 from kdump.errors import NotALog, SourceError
 from kdump.format import naming
@@ -53,9 +62,11 @@ def merge_logs(files: Iterable[LogFile | SourceError], options: DumpOptions, on_
     buffer_bytes = min(BUFFER_BYTES, max(LEAST_BUFFER_BYTES, ALL_BUFFERS_BYTES // max(1, len(logs))))
     options = options._replace(limit=None, runs=False, buffer_bytes=buffer_bytes)
     opened = OpenFiles()
-    yield from _TimeOrder(limit, on_damage).events(
-        [_LogEvents(rank, log, options, opened) for rank, log in enumerate(logs)]
-    )
+    merged = [_LogEvents(rank, log, options, opened) for rank, log in enumerate(logs)]
+    yield from _TimeOrder(limit, on_damage).events(merged)
+    for log in merged:
+        if log.unfinished is not None:  # the limit came first
+            yield from log.unfinished.notes(complete=False)
 
 
 def _logs_of(
@@ -91,13 +102,15 @@ class _Head(NamedTuple):
 class _LogEvents:
     """A log that is merged, up to its next record. `begin` is its file, None between two files.
 
-    `severities` are those of damage that was met on the way there, and is not shown yet.
+    `severities` are those of damage that was met on the way there, and is not shown yet. `unfinished`: the log before
+    all of its files were read.
     """
 
     def __init__(self, rank: int, files: list[LogFile], options: DumpOptions, opened: OpenFiles) -> None:
         self.rank = rank
         self.severities: list[Severity] = []
         self.begin: FileBegin | None = None
+        self.unfinished: BoundedLog | None = None
         self.events = self._events(files, options, opened)
         self._batch: BatchEvent | None = None
         self._pieces: Iterator[DecodedBatch] = iter(())
@@ -107,16 +120,21 @@ class _LogEvents:
 
     def _events(self, files: list[LogFile], options: DumpOptions, opened: OpenFiles) -> Iterator[Event]:
         try:
-            bounds = options if options.from_end is None else bounded(files, options, RecordLimit(None))[0]
+            for log in bounded(files, options, RecordLimit(None)):
+                self.unfinished = log
+                for file in log.files:
+                    yield from self._file_events(file, log.options, opened)
+                self.unfinished = None
+                yield from log.notes(complete=True)
         except SourceError as error:
             yield DumpFailure(error)
-            return
-        for file in files:
-            try:
-                with opened.open(file) as source:
-                    yield from dump_log(source, file, bounds, self.severities.append, RecordLimit(None))
-            except SourceError as error:
-                yield DumpFailure(error)
+
+    def _file_events(self, file: LogFile, options: DumpOptions, opened: OpenFiles) -> Iterator[Event]:
+        try:
+            with opened.open(file) as source:
+                yield from dump_log(source, file, options, self.severities.append, RecordLimit(None))
+        except SourceError as error:
+            yield DumpFailure(error)
 
     def place(self, event: BatchEvent) -> None:
         """Take a batch as the next one."""

@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from kdump.format.naming import Kind
 from kdump.kernel.isolation import Decisions
@@ -18,6 +18,21 @@ _WIDTH: Final = len(BATCH_COLUMNS)
 _POSITION, _FIRST, _LAST = (BATCH_COLUMNS.index(name) for name in ("position", "base_offset", "last_offset"))
 _EVENT: Final = struct.Struct(EVENT)
 _NO_FIELDS: Final = (0,) * 10
+
+Isolation = Literal["read-committed", "read-uncommitted", "all"]
+"""`read-committed`: no record of a transaction that was aborted, or of which that is not known. `read-uncommitted`:
+every record but control records. `all`: control records, too.
+"""
+
+
+class Outcomes(NamedTuple):
+    """What became of the transactions of a log, and the first one that is open or not decided.
+
+    `decisions` is None where no batch is transactional, `unstable` where each transaction ends.
+    """
+
+    decisions: Decisions | None = None
+    unstable: Transaction | None = None
 
 
 def decide(partition: SlicedPartition, max_batch_bytes: int) -> Decisions | None:
@@ -37,6 +52,27 @@ def decide(partition: SlicedPartition, max_batch_bytes: int) -> Decisions | None
     return decisions if decisions.seal() else None
 
 
+def outcomes_of(partition: SlicedPartition, max_batch_bytes: int) -> Outcomes:
+    """What `decide` and `last_stable_offset` say of a whole log, from one pass over it. Raises SourceError."""
+    ended: list[Transaction] = []
+    decisions, replay = Decisions(), MarkerReplay(ended.append)
+    unended: list[tuple[int, Transaction]] = []
+    for _ in replay_log(partition, Replays(decisions, replay), max_batch_bytes):
+        unended += _unended(ended)
+        ended.clear()
+    replay.conclude()
+    unended += _unended(ended)
+    unstable = min(unended, key=lambda each: each[0], default=None)
+    return Outcomes(decisions, unstable and unstable[1]) if decisions.seal() else Outcomes()
+
+
+def _unended(found: Iterable[Transaction]) -> Iterator[tuple[int, Transaction]]:
+    """Transactions that are open or not decided, each after its first offset."""
+    for each in found:
+        if each.outcome in (OPEN, UNDECIDED) and each.first_offset is not None:
+            yield each.first_offset, each
+
+
 def last_stable_offset(
     partition: SlicedPartition, max_batch_bytes: int, begun: Mapping[int, int] | None = None
 ) -> int | None:
@@ -44,9 +80,8 @@ def last_stable_offset(
 
     None where each transaction ends. Raises SourceError. `begun` as in `transactions_of`.
     """
-    found = transactions_of(partition, max_batch_bytes, begun)
-    unended = (each for each in found if each.outcome in (OPEN, UNDECIDED))
-    return min((each.first_offset for each in unended if each.first_offset is not None), default=None)
+    unended = _unended(transactions_of(partition, max_batch_bytes, begun))
+    return min((first for first, _ in unended), default=None)
 
 
 def transactions_of(
@@ -102,14 +137,35 @@ class LogReplay(Protocol):
     def gap(self, position: int) -> None: ...
 
 
+class Replays:
+    """Gives several replays the same."""
+
+    def __init__(self, *several: LogReplay) -> None:
+        self._several = several
+
+    def begin(self, number: int) -> None:
+        """Begin with the slice of this number."""
+        for each in self._several:
+            each.begin(number)
+
+    def add(self, events: bytes) -> None:
+        """Give all of them events."""
+        for each in self._several:
+            each.add(events)
+
+    def gap(self, position: int) -> None:
+        """Tell all of them where a batch may be missing."""
+        for each in self._several:
+            each.gap(position)
+
+
 def replay_log(partition: SlicedPartition, replay: LogReplay, max_batch_bytes: int) -> Iterator[None]:
     """Replay all slices, step by step; none where the headers show that no batch is transactional."""
     headers = read_headers(partition.slices) if partition.headers is None else partition.headers
     if not headers.transactional:
         return
-    offsets = None
-    if not headers.is_continuous and not missing_is_compaction(partition, headers, max_batch_bytes):
-        offsets = _OffsetGaps()
+    holes = not headers.is_continuous and not missing_is_compaction(partition, headers, max_batch_bytes)
+    offsets = _OffsetGaps(holes=holes) if holes or not headers.is_ordered else None
     for number, each in enumerate(partition.slices):
         if each.log.kind is Kind.LOG:
             replay.begin(number)
@@ -156,16 +212,21 @@ def _read(each: LogSlice, replay: LogReplay, max_batch_bytes: int, offsets: "_Of
 
 
 class _OffsetGaps:
-    """Finds where offsets are missing between valid batches of a log that is not compacted."""
+    """Finds where offsets go back between valid batches, and with `holes` where some are missing.
 
-    def __init__(self) -> None:
+    Those of a log that is compacted hold no marker. Where offsets go back, the log before is not the one that goes on.
+    """
+
+    def __init__(self, *, holes: bool = True) -> None:
         self._end: int | None = None
+        self._holes = holes
 
     def of(self, chunk: BatchChunk) -> Iterator[int]:
-        """A position inside the batch before each hole."""
+        """A position inside the batch before each of them."""
         cells = chunk.walk.scanner.rows[: chunk.batches * _WIDTH]
         columns = (cells[column::_WIDTH].tolist() for column in (_POSITION, _FIRST, _LAST))
         for position, first, last in zip(*columns, strict=True):
-            if first != NO_VALUE and self._end is not None and first > self._end:
+            is_next = first == NO_VALUE or self._end is None or first == self._end
+            if not is_next and (self._holes or first < self._end):
                 yield position - 1
-            self._end = last + 1
+            self._end = max(first, last) + 1  # a last offset can have overflowed

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         BatchRun,
         Event,
         IndexReport,
+        IsolationNote,
         LogChange,
         NonConsecutiveOffsets,
         StderrEvent,
@@ -144,11 +145,11 @@ class Renderer(ABC):
 
     def write_run(self, lines: Lines, run: BatchRun, head: bytes, batch_head: bytes | None) -> int:
         """Write the lines of a run (Lines.batches); returns how many batches these are."""
-        chunk, first = run.chunk, run.first
-        rows, window, after = chunk.walk.scanner.rows, chunk.walk.window, first
-        while after < chunk.batches:
+        walk, first = run.chunk.walk, run.first
+        rows, window, after = walk.scanner.rows, walk.window, first
+        while after < run.stop:
             begin = after
-            text, after = lines.batches(rows, begin, chunk.batches, *window, head, batch_head, run.payload)
+            text, after = lines.batches(rows, begin, run.stop, *window, head, batch_head, run.payload)
             if after == begin:
                 break
             self.out.write(text)
@@ -173,6 +174,10 @@ class Renderer(ABC):
     def image_line(self, path: Path, kind: str, fields: Fields) -> None:
         """Something of a metadata image, in the order of a tree."""
         self.entry(path, kind, fields)
+
+    def isolation_note(self, note: IsolationNote) -> Iterable[IsolationNote]:
+        """Where a committed read ended; returned where it belongs on standard error."""
+        return (note,)
 
     def change(self, change: LogChange) -> None:
         """What became of a log that is followed."""
@@ -366,6 +371,8 @@ class Renderer(ABC):
                     self.entry(path, kind, fields)
                 case DumpFailure() | NothingAtOffset() | CompanionDamage() | FollowNote():
                     yield event
+                case dump_events.IsolationNote():
+                    yield from self.isolation_note(event)
                 case dump_events.IndexReport() | dump_events.NonConsecutiveOffsets():
                     yield from self.report(event)
                 case _:

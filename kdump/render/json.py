@@ -32,7 +32,7 @@ from kdump.verify.findings import finding_fields
 
 if TYPE_CHECKING:
     from kdump.convert.results import ConvertSummary, OutputFile
-    from kdump.dump.events import BatchRun
+    from kdump.dump.events import BatchRun, IsolationNote
     from kdump.format.batch import Batch
     from kdump.format.json_types import Fields
     from kdump.format.naming import TopicPartition
@@ -304,6 +304,10 @@ class JsonRenderer(Renderer):
     def entry(self, path: Path, kind: str, fields: Fields) -> None:
         inner = "".join(f",{json_string(key)}:{json_value(value, self._encode)}" for key, value in fields.items())
         self.out.write(f'{{"type":{json_string(kind)},"path":{self._name(path)}{inner}}}\n')
+
+    def isolation_note(self, note: IsolationNote) -> Iterable[IsolationNote]:
+        self.entry(note.path, "isolation", note.fields)
+        return ()
 
     def row(self, row: Row) -> None:
         inner = "".join(f",{json_string(key)}:{json_value(value)}" for key, value in row.fields().items())

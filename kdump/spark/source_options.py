@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from kdump.convert.records.reader import Isolation
 from kdump.format.naming import INTERNAL_TOPICS, TopicPartition
+from kdump.log.isolation import Isolation
 from kdump.spark.source_limits import (
     EARLIEST_LIMIT,
     ENDING,

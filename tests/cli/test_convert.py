@@ -19,7 +19,7 @@ from kdump.cli.convert import command
 from kdump.convert import output_file as single_file
 from kdump.convert.choice import Included
 from kdump.convert.log_output.log_staging import OutputStaging
-from kdump.convert.records.reader import Isolation
+from kdump.log.isolation import Isolation
 from support import build
 from support.command_runs import lines
 

@@ -14,9 +14,9 @@ from kdump.convert.convert import convert_logs
 from kdump.convert.log_options import LogOutputOptions
 from kdump.convert.log_output.conversion import LogConversion
 from kdump.convert.log_output.tasks import LogTarget, convert_to_log
-from kdump.convert.records.reader import Isolation
 from kdump.engine.processes import Processes
 from kdump.errors import SourceError
+from kdump.log.isolation import Isolation
 from kdump.storage.read_policy import ReadPolicy
 from support import build
 from support.new_logs import prepared, sliced

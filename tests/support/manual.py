@@ -24,7 +24,15 @@ if __name__ == "__main__":
 from kdump.cli import COMMANDS, group
 from kdump.cli.sections import SectionedCommand
 from kdump.verify.findings import CATALOGUE
-from support import manual_convert, manual_dump, manual_filters, manual_schemas, manual_spark, runbook_text
+from support import (
+    manual_convert,
+    manual_dump,
+    manual_filters,
+    manual_isolation,
+    manual_schemas,
+    manual_spark,
+    runbook_text,
+)
 from support.manual_spark_cloud import OBJECT_STORES
 from support.manual_text import (
     ABOUT,
@@ -310,6 +318,7 @@ def finding_records() -> Iterator[str]:
         yield ".Pp"
         yield from prose(text)
     yield from paragraphs("ORDER OF TIME", manual_filters.TIME_ORDER)
+    yield from paragraphs("ISOLATION", manual_isolation.ABOUT)
 
 
 def record_formats() -> Iterator[str]:

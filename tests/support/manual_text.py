@@ -5,7 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from support import manual_convert, manual_dump, manual_filters, manual_image, manual_schemas, manual_stat
+from support import (
+    manual_convert,
+    manual_dump,
+    manual_filters,
+    manual_image,
+    manual_isolation,
+    manual_schemas,
+    manual_stat,
+)
 from support.manual_spark_cloud import IN_PATHS
 
 DATE = "November 23, 2026"
@@ -364,6 +372,10 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
             ),
             {**CHANGE, "offset": "the one after the last that was shown"},
         ),
+        "isolation": (
+            "With --isolation read-committed: after the lines of each log. The path is that of its directory.",
+            manual_isolation.LINE,
+        ),
         **COMPANIONS,
         "read": ("With --at and --verbose: how the offset was found. The path is that of the segment.", READ),
         "message_set_send": (
@@ -571,6 +583,7 @@ EXAMPLES = {
             "kdump dump --at 1000 --max-bytes 64k --format fetch topic-0/ | kdump dump --type fetch -",
         ),
         *manual_filters.EXAMPLES,
+        *manual_isolation.EXAMPLES,
         *manual_dump.EXAMPLES_OF_FORMATS,
         *manual_schemas.EXAMPLES,
         ("As kafka-dump-log.sh prints it:", "kdump dump --format kafka --print-data-log 00000000000000000000.log"),

@@ -28,13 +28,13 @@ from kdump.format.checkpoint import EpochEntry, epoch_entries
 from kdump.format.naming import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, Kind, TopicPartition
 from kdump.format.partition_metadata import parse_partition_metadata
 from kdump.format.text_files import CheckpointError
-from kdump.log.isolation import decide
+from kdump.log.isolation import Isolation, decide
 from kdump.log.log_slice import HIGHEST, LOWEST, SlicedPartition
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.file_store import parent_of
 
 if TYPE_CHECKING:
-    from kdump.convert.records.reader import Isolation, OnDamage
+    from kdump.convert.records.reader import OnDamage
 
 _MOST_FILE_BYTES: Final = 64 << 20  # of a checkpoint
 

@@ -20,7 +20,7 @@ from kdump.recover.runs import is_log_directory
 from kdump.storage.file_store import store_of
 
 if TYPE_CHECKING:
-    from kdump.convert.records.reader import Isolation
+    from kdump.log.isolation import Isolation
 
 
 class LogTarget(NamedTuple):

@@ -21,11 +21,12 @@ from kdump.convert.parquet.output_directory import OutputDirectory, StagingFolde
 from kdump.convert.parquet.writer import PartitionWriter, WrittenFile, stream_columns
 from kdump.convert.records.decode_ahead import decode_ahead
 from kdump.convert.records.outcome_ranges import OutcomeRange, OutcomeRanges
-from kdump.convert.records.reader import KEPT_HOLES, Isolation, ReadSlice, RecordStream, first_known_offset
+from kdump.convert.records.reader import KEPT_HOLES, ReadSlice, RecordStream, first_known_offset
 from kdump.convert.tables import record_schema
 from kdump.convert.value_texts import log_columns
 from kdump.errors import KdumpError
 from kdump.log.batch_location import DamagedRange
+from kdump.log.isolation import Isolation
 from kdump.log.log_slice import SlicedPartition
 from kdump.storage.file_store import absolute
 from kdump.storage.read_policy import ReadPolicy

@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 
 from kdump.convert.field_formats import FieldFormat, FieldFormats
 from kdump.convert.parquet.manifest import ColumnRange, ColumnValue, ConversionSettings, ConvertedFile, settings_fields
-from kdump.convert.records.reader import Isolation
 from kdump.convert.tables import LARGEST_DATA, output_schema
 from kdump.convert.value_texts import ValueTexts
 from kdump.errors import KdumpError, reason
 from kdump.format.naming import TopicPartition
 from kdump.format.text_files import compact_json
 from kdump.kernel.crc import crc32c
+from kdump.log.isolation import Isolation
 from kdump.storage.directory_handle import DirectoryHandle, write_all
 
 RUN_KEY: Final = b"kdump.run"

@@ -13,7 +13,7 @@ from kdump.format.naming import Kind
 from kdump.kernel.isolation import ABORTED, COMMITTED, UNDECIDED, Decisions
 from kdump.kernel.producers import DATA, EMPTIED, EVENT, GAP, TRANSACTIONAL
 from kdump.log.header_pass import read_headers
-from kdump.log.isolation import LogReplay, missing_is_compaction, replay_log
+from kdump.log.isolation import Replays, missing_is_compaction, replay_log
 from kdump.log.log_slice import HeaderPass, PartOfLog, SlicedPartition, walk_of_slice
 from kdump.log.transactions import OPEN, MarkerReplay, Transaction
 from kdump.log.transactions import UNDECIDED as NOT_DECIDED
@@ -52,7 +52,7 @@ def decide_parts(partition: SlicedPartition, cuts: Sequence[LogCut], max_batch_b
             unended[:] = [min((found.first_offset, *unended))]
 
     decisions, ends, open_at = Decisions(), MarkerReplay(on_transaction), _OpenAtCuts(cuts)
-    for _ in replay_log(partition, _Replays(decisions, ends, open_at), max_batch_bytes):
+    for _ in replay_log(partition, Replays(decisions, ends, open_at), max_batch_bytes):
         pass
     ends.conclude()
     if not decisions.seal():
@@ -137,22 +137,3 @@ class _OpenAtCuts:
         while self._cuts and self._cuts[0] <= (self._number, position):
             self._cuts.popleft()
             self._found.append(tuple(self._open))
-
-
-class _Replays:
-    """Gives several replays the same."""
-
-    def __init__(self, *several: LogReplay) -> None:
-        self._several = several
-
-    def begin(self, number: int) -> None:
-        for each in self._several:
-            each.begin(number)
-
-    def add(self, events: bytes) -> None:
-        for each in self._several:
-            each.add(events)
-
-    def gap(self, position: int) -> None:
-        for each in self._several:
-            each.gap(position)

@@ -1,7 +1,7 @@
 """The records of log files as a stream of Arrow's record batches."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from kdump.kernel.columns import BROKEN, COMPRESSED, NO_ROOM, BatchParts, Column
 from kdump.kernel.isolation import ABORTED, COMMITTED, Decisions
 from kdump.kernel.records import STATUSES
 from kdump.log.batch_location import DamagedRange, damaged_ranges
-from kdump.log.isolation import decide
+from kdump.log.isolation import Isolation, decide
 from kdump.log.log_slice import (
     EVERYTHING,
     HIGHEST,
@@ -41,10 +41,6 @@ class ReadSlice(NamedTuple):
     last: Batch
 
 
-Isolation = Literal["read-committed", "read-uncommitted", "all"]
-"""`read-committed`: no record of a transaction that was aborted, or of which that is not known. `read-uncommitted`:
-every record but control records. `all`: control records, too.
-"""
 OnDamage = Callable[[DamagedRange], object]
 
 _CHUNK_BATCHES: Final = 1024

@@ -1,0 +1,42 @@
+"""The option --isolation of `kdump dump`: shows a log as a consumer with an isolation level gets it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+
+def isolation_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option."""
+    return click.option(
+        "--isolation",
+        type=click.Choice(("all", "read-uncommitted", "read-committed")),
+        default="all",
+        show_default=True,
+        help="Show everything as it is stored, or what a consumer gets: read-uncommitted without control records;"
+        " read-committed also without aborted records, up to the last stable offset. The whole log is read for that.",
+    )(command)
+
+
+def check(chosen: dict[str, Any]) -> None:
+    """Refuse options that make no sense for a consumer."""
+    level = chosen["isolation"]
+    if level == "all":
+        return
+    if chosen["format_name"] in ("kafka", "fetch"):
+        raise click.UsageError(
+            f"--isolation {level} does not go with --format {chosen['format_name']}, which shows whole batches"
+        )
+    if chosen["control"]:
+        raise click.UsageError(
+            f"--control and --isolation {level} exclude each other: a consumer gets no control records"
+        )
+    if chosen["force"]:
+        raise click.UsageError(
+            f"--force and --isolation {level} exclude each other: a consumer never gets a batch whose CRC is wrong"
+        )
+    if chosen["follow"] and level == "read-committed":
+        raise click.UsageError(
+            "--follow and --isolation read-committed exclude each other: a record is shown as soon as it is written,"
+            " and a later marker says whether it is committed"
+        )
