@@ -262,7 +262,8 @@ OUTPUTS = {
         "offsets and sequences; with LogAppendTime all records of a batch have its time, and magic 0 and Kafka 0.7 "
         "have the time -1. A marker stays where a record of its transaction does, whatever its own time is. Where the "
         "range has a first time, the new log begins with the first batch that is left; its end is that of the source. "
-        "OUT is new or empty; names are given when all is complete. --jobs converts several partitions at once."
+        "OUT is new or empty; names are given when all is complete. --jobs converts several partitions at once; "
+        "each partition has one writer."
     ),
 }
 GIVE_BACK = (
