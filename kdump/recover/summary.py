@@ -23,7 +23,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
 
 
 _INDEXES: Final = ("index/", "timeindex/", "txnindex/")
-_GONE: Final = ("segment/missing", "checkpoint/beyond", "batch/limit")
+_GONE: Final = ("segment/missing", "checkpoint/beyond", "offset/base", "batch/limit")
 """What no strategy brings back."""
 START_BROKER: Final = "start the broker"
 PUT_BACK: Final = "put it back in place"

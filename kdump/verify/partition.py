@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -175,6 +175,8 @@ class PartitionVerifier:
         tail_only = hidden and summary.damaged_at == summary.tail
         self._report.log_end_offset = valid_end if tail_only or not hidden else None
         self._report.add(state.check_neighbours(log, scanned))
+        if log.active:
+            self._report.add(offsets.changed_base(log.path, scanned, self._known_ends()))
         state.gapped = state.gapped or bool(scanned.gaps)
         broken_before, state.broken = state.broken, state.broken or summary.damages > 0
         replayed = self._producers.end_segment(log.path, compacted=compacted or (state.broken and state.compacted))
@@ -192,6 +194,16 @@ class PartitionVerifier:
             if valid is not None:
                 self._valid[os.path.basename(log.path)] = valid
         state.add_segment(log, scanned, end_offset)
+
+    def _known_ends(self) -> Iterator[offsets.LogEnd]:
+        """Offsets at which the log has ended, by its companions and the checkpoints of its log directory."""
+        for what, offset in (
+            ("recovery point", self._context.recovery_point),
+            ("high watermark", self._context.high_watermark),
+            *(("producer snapshot", file.base_offset) for file in self._partition.producer_snapshots),
+        ):
+            if offset is not None:
+                yield offsets.LogEnd(what, offset)
 
     # ---- the partition
 

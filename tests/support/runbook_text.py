@@ -63,7 +63,8 @@ STEPS = (
                     "(lost+found, a backup), to be moved out of the log directory; of another code, see kdump "
                     "verify --explain CODE. The codes index/*, timeindex/*, txnindex/*, snapshot/* and epoch/*: "
                     "--reindex in step 6. The codes segment/missing and checkpoint/beyond: what is gone is in no "
-                    "file here; read the line committed. Any other error in a log: step 3."
+                    "file here; read the line committed. The code offset/base: the batch is whole, no strategy changes "
+                    "its offsets. Any other error in a log: step 3."
                 ),
             ),
             (

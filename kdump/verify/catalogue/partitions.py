@@ -199,6 +199,22 @@ ENTRIES = (
         "UnifiedLog.deletableSegments",
     ),
     CatalogueEntry(
+        "offset/base",
+        _E,
+        "Base offset of the last batch has changed by one bit",
+        (
+            "the base offset of the last batch is {offset} and should be {expected}: the batch would end at "
+            "{value} then, as the {what} says, and no offset before it would be missing"
+        ),
+        (
+            "No checksum covers the base offset. A recovery point, a high watermark and the name of a producer "
+            "snapshot are offsets at which the log has ended. Consumers get the records with other offsets, and "
+            "what is appended goes on after them."
+        ),
+        "Nothing: the records are whole. Other replicas have them with their right offsets.",
+        "DefaultRecordBatch, UnifiedLog.append",
+    ),
+    CatalogueEntry(
         "checkpoint/format",
         _E,
         "Checkpoint file cannot be read",

@@ -1,5 +1,8 @@
-"""The checks `offset/*`: offsets against the batch before and against the base offset; offset gaps of a segment."""
+"""The checks `offset/*`: offsets against the batch before and against the base offset; offset gaps of a segment; where
+the last batch ends, against the offsets at which the log has ended.
+"""
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kdump.format.batch import Batch
@@ -69,3 +72,36 @@ def gaps(path: str, found: SegmentGaps, *, compacted: bool) -> Finding:
         missing=found.missing,
         largest=found.largest,
     )
+
+
+class LogEnd(NamedTuple):
+    """An offset at which a log has ended, and what says so."""
+
+    what: str
+    offset: int
+
+
+def changed_base(path: str, scanned: ScanState, ends: Iterable[LogEnd]) -> Iterator[Finding]:
+    """offset/base: one bit of the base offset of the last batch has changed; no checksum covers it.
+
+    Offsets are missing before the batch alone, and a log that ended where it would end without the gap is known.
+    """
+    if scanned.gaps != 1 or scanned.gap_position != scanned.last_position or scanned.broken:
+        return
+    expected, changed = scanned.gap_previous + 1, scanned.gap_first
+    end = expected + scanned.last_offset - changed + 1
+    if (expected ^ changed).bit_count() != 1:
+        return
+    for known in ends:
+        if known.offset == end:
+            yield make_finding(
+                "offset/base",
+                path,
+                scanned.gap_position,
+                0,
+                offset=changed,
+                expected=expected,
+                what=known.what,
+                value=end,
+            )
+            return

@@ -136,6 +136,12 @@ def gap(*, roll: bool = False, offset: int = 5) -> Writer:
     return writer.data().data()
 
 
+def late_end(offset: int = 5, **checkpoints: str) -> Files:
+    """Batches of offsets 0 to 3 and of this one; each checkpoint has this offset."""
+    writer = Writer().data().data().data().data().skip(offset - 4).data()
+    return of(writer, **{name: build.checkpoint(f"t 0 {value}") for name, value in checkpoints.items()})
+
+
 def emptied() -> Writer:
     """What a cleaner leaves: a segment without a batch between two others."""
     writer = Writer().data().skip(1).data().roll(new_epoch=False).skip(2).roll(new_epoch=False)
@@ -317,6 +323,13 @@ CASES: dict[str, Case] = {
         # One says what the segment has, this one what it keeps from going.
         besides=("time/future",),
     ),
+    "offset/base": Case(
+        late_end(replication_offset_checkpoint="5"),
+        "ignores",
+        f"{A}.log",
+        late_end(replication_offset_checkpoint="6"),
+        also=("offset/gap",),
+    ),
     # checkpoints, and files that belong nowhere
     "checkpoint/format": Case(
         on("replication-offset-checkpoint", b"0\n1\nt 0\n"), "refuses", "replication-offset-checkpoint"
@@ -399,6 +412,32 @@ def test_what_a_broker_leaves_is_clean(tmp_path: Path) -> None:
         (str(tmp_path / "d/t-0"), 0, 30),
         (str(tmp_path / "d"), None, None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("files", "what"),
+    [
+        (late_end(recovery_point_offset_checkpoint="5"), "recovery point"),
+        (late_end(4 + (1 << 20), recovery_point_offset_checkpoint="5"), "recovery point"),
+        (changed(late_end(), {f"t-0/{stem(5)}.snapshot": build.producer_snapshot()}), "producer snapshot"),
+        (late_end(7, recovery_point_offset_checkpoint="5"), ""),  # two bits
+        (late_end(recovery_point_offset_checkpoint="4"), ""),  # before the batch
+        (of(gap(offset=4), recovery_point_offset_checkpoint=build.checkpoint("t 0 5")), ""),  # a batch comes after it
+        (
+            of(
+                Writer().data().skip(7).data().data().skip().data(),
+                recovery_point_offset_checkpoint=build.checkpoint("t 0 11"),
+            ),
+            "",
+        ),  # another gap
+    ],
+)
+def test_the_end_of_a_log_is_known(tmp_path: Path, files: Files, what: str) -> None:
+    found = [each for each in Shown(write(tmp_path / "d", files)).findings if each.code == "offset/base"]
+    assert [each.data["what"] for each in found] == [what] * bool(what)
+    for each in found:
+        assert (each.data["expected"], each.data["value"]) == (4, 5)
+        assert each.position > 0
 
 
 @pytest.mark.parametrize("code", CASES)
