@@ -48,6 +48,7 @@ READS = (
     ("stat", "--by", "segment", "--by", "producer"),
     ("stat", "--upgrade"),
     ("dump",),
+    ("dump", "--isolation", "read-committed"),
     ("convert", "--dry-run", "-o", "nowhere", "--include", "internal"),
 )
 
