@@ -53,11 +53,14 @@ def decide(partition: SlicedPartition, max_batch_bytes: int) -> Decisions | None
 
 
 def outcomes_of(partition: SlicedPartition, max_batch_bytes: int) -> Outcomes:
-    """What `decide` and `last_stable_offset` say of a whole log, from one pass over it. Raises SourceError."""
+    """What `decide` and `last_stable_offset` say of a whole log, from one pass over it. Raises SourceError.
+
+    Its batches need not be in order: where offsets go back, a marker may be missing.
+    """
     ended: list[Transaction] = []
     decisions, replay = Decisions(), MarkerReplay(ended.append)
     unended: list[tuple[int, Transaction]] = []
-    for _ in replay_log(partition, Replays(decisions, replay), max_batch_bytes):
+    for _ in replay_log(partition, Replays(decisions, replay), max_batch_bytes, ordered=False):
         unended += _unended(ended)
         ended.clear()
     replay.conclude()
@@ -159,13 +162,19 @@ class Replays:
             each.gap(position)
 
 
-def replay_log(partition: SlicedPartition, replay: LogReplay, max_batch_bytes: int) -> Iterator[None]:
-    """Replay all slices, step by step; none where the headers show that no batch is transactional."""
+def replay_log(
+    partition: SlicedPartition, replay: LogReplay, max_batch_bytes: int, *, ordered: bool = True
+) -> Iterator[None]:
+    """Replay all slices, step by step; none where the headers show that no batch is transactional.
+
+    `ordered`: the slices were put in order. Then they may repeat batches, and offsets that go back mean nothing.
+    """
     headers = read_headers(partition.slices) if partition.headers is None else partition.headers
     if not headers.transactional:
         return
     holes = not headers.is_continuous and not missing_is_compaction(partition, headers, max_batch_bytes)
-    offsets = _OffsetGaps(holes=holes) if holes or not headers.is_ordered else None
+    returns = not ordered and not headers.is_ordered
+    offsets = _OffsetGaps(holes=holes, returns=returns) if holes or returns else None
     for number, each in enumerate(partition.slices):
         if each.log.kind is Kind.LOG:
             replay.begin(number)
@@ -212,21 +221,21 @@ def _read(each: LogSlice, replay: LogReplay, max_batch_bytes: int, offsets: "_Of
 
 
 class _OffsetGaps:
-    """Finds where offsets go back between valid batches, and with `holes` where some are missing.
+    """Finds where offsets are missing between valid batches (`holes`), and where they go back (`returns`).
 
     Those of a log that is compacted hold no marker. Where offsets go back, the log before is not the one that goes on.
     """
 
-    def __init__(self, *, holes: bool = True) -> None:
+    def __init__(self, *, holes: bool = True, returns: bool = False) -> None:
         self._end: int | None = None
-        self._holes = holes
+        self._holes, self._returns = holes, returns
 
     def of(self, chunk: BatchChunk) -> Iterator[int]:
         """A position inside the batch before each of them."""
         cells = chunk.walk.scanner.rows[: chunk.batches * _WIDTH]
         columns = (cells[column::_WIDTH].tolist() for column in (_POSITION, _FIRST, _LAST))
         for position, first, last in zip(*columns, strict=True):
-            is_next = first == NO_VALUE or self._end is None or first == self._end
-            if not is_next and (self._holes or first < self._end):
+            end = first if first == NO_VALUE or self._end is None else self._end
+            if (first > end and self._holes) or (first < end and self._returns):
                 yield position - 1
             self._end = max(first, last) + 1  # a last offset can have overflowed
