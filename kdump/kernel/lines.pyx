@@ -25,7 +25,7 @@ from kdump.kernel.records cimport Fields, is_valid, record_end, varint, walk_rec
 
 cdef enum:
     PIECE = 1 << 20
-    RUN = 128 << 10     # bytes of the lines of several batches
+    RUN = 512 << 10     # bytes of the lines of several batches
     RUN_BATCH = 256 << 10  # the largest batch among these, as it lies there
     RUN_LINES = 4 << 20  # the most bytes of its lines
     KEPT = 8 << 20      # the largest buffer to keep for the next batch

@@ -17,22 +17,27 @@ LARGE_BYTES = 32 * 1024
 class Uninterrupted:
     """A block that a Ctrl-C does not leave: it comes after it. A second one comes at once, as where nothing reads.
 
-    A write that is left after its bytes are out would have to know whether they are, not to write them twice.
+    A write that is left after its bytes are out would have to know whether they are, not to write them twice. A block
+    inside of one changes nothing: to change the handler of a signal takes as long as to make 10 KiB of lines.
     """
+
+    _is_entered = False
 
     def __init__(self) -> None:
         self._is_pending = False
         self._before: Any = None
 
     def __enter__(self) -> Self:
-        if callable(signal.getsignal(signal.SIGINT)):  # it can be ignored
+        if not Uninterrupted._is_entered and callable(signal.getsignal(signal.SIGINT)):  # it can be ignored
             with suppress(ValueError):  # a thread that gets no signals
                 self._before = signal.signal(signal.SIGINT, self._note)
+                Uninterrupted._is_entered = True
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if self._before is None:
             return
+        Uninterrupted._is_entered = False
         signal.signal(signal.SIGINT, self._before)
         if self._is_pending and kind is None:
             self._before(signal.SIGINT, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 from kdump.format.batch import Batch
 from kdump.format.record import Record
 from kdump.render import FORMATS, RenderOptions, renderer
-from kdump.render.output import CHUNK_BYTES, Output
+from kdump.render.output import CHUNK_BYTES, Output, Uninterrupted
 from support.plain_lines import opened
 
 
@@ -121,3 +122,24 @@ def test_only_the_terminal_imports_rich() -> None:
         assert "rich" in sys.modules
     """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=Path.home())
+
+
+def test_a_block_inside_of_one_is_left_with_it() -> None:
+    seen = []
+    before = signal.signal(signal.SIGINT, lambda *_: seen.append("interrupt"))
+    try:
+        with Uninterrupted():
+            handler = signal.getsignal(signal.SIGINT)
+            with Uninterrupted():
+                assert signal.getsignal(signal.SIGINT) == handler
+                signal.raise_signal(signal.SIGINT)
+            seen.append("inner")
+        assert seen == ["inner", "interrupt"]
+        with Uninterrupted():
+            signal.raise_signal(signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        with Uninterrupted():
+            assert signal.getsignal(signal.SIGINT) != signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
