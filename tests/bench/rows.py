@@ -161,10 +161,9 @@ def indexes() -> Iterator[Row]:
 
 def dumps() -> Iterator[Row]:
     """Text and JSON lines of every record."""
-    text = ("dump", "--records", "--format", "text")
-    yield Row(
-        "dump-text", "plain", Kind.AT_LEAST, 15, _kdump(*text), _dump_tool("--print-data-log"), floor=_floor_of_one
-    )
+    text, tool = _kdump("dump", "--records", "--format", "text"), _dump_tool("--print-data-log")
+    for name, data, target in (("", "plain", 20), ("-one-record", "one-record", 20), ("-zstd", "zstd-64k", None)):
+        yield Row(f"dump-text{name}", data, Kind.AT_LEAST, target, text, tool, floor=_floor_of_one)
     lines = ("dump", "--records", "--format", "json")
     yield Row("dump-json", "plain", Kind.AT_LEAST, 8, _kdump(*lines), lambda tools, data: tools.orjson(data.first()))
 
