@@ -281,6 +281,7 @@ def _dump_options(chosen: dict[str, Any], on_damage: Callable[[Severity], None])
         partitions=chosen["partitions"],
         counts=chosen["counts"],
         isolation=chosen["isolation"],
+        marks_aborted=chosen["format_name"] in ("terminal", "text", "json") and not chosen["follow"],
     )
 
 

@@ -180,7 +180,8 @@ def _count(file: LogFile, options: DumpOptions) -> int:
     """How many records of a log file match."""
     limit = RecordLimit(None)
     with file.open() as source:
-        for _ in dump_log(source, file, options._replace(counts=True, runs=False), lambda _: None, limit):
+        counting = options._replace(counts=True, runs=False, marks_aborted=False)
+        for _ in dump_log(source, file, counting, lambda _: None, limit):
             pass
     return limit.taken
 
@@ -274,9 +275,9 @@ def dump_messages(
                 if options.fields and isinstance(item, Gap | Tail):
                     yield _stored(messages, item.position, item.length, _claimed(item), options)
             continue
-        ranges = [(0, item.batches)] if consumer is None or item.damaged else consumer.ranges(item)
-        for first, stop in ranges:
-            part = _ChunkPart(item, first, stop, messages, file)
+        whole = [(0, item.batches, False)]
+        for first, stop, aborted in whole if consumer is None or item.damaged else consumer.ranges(item):
+            part = _ChunkPart(item, first, stop, aborted, messages, file)
             for each in _with_runs(part, runs and limit.remaining is None, options.max_batch_bytes):
                 if isinstance(each, BatchRun):
                     yield each
@@ -288,11 +289,12 @@ def dump_messages(
 
 
 class _ChunkPart(NamedTuple):
-    """The batches [start, stop) of a chunk, and what they are of."""
+    """The batches [start, stop) of a chunk, whether their transactions were aborted, and what they are of."""
 
     chunk: BatchChunk
     start: int
     stop: int
+    aborted: bool
     messages: MessageRange
     file: LogFile
 
@@ -317,6 +319,8 @@ def _dump_batches(
         # the base offset of a wrapper message is known only after it was opened
         if not options.includes_batch(event.batch):
             continue
+        if part.aborted:
+            event = event._replace(aborted=True)
         if messages.position:
             event = event._replace(batch=event.batch._replace(position=messages.position + batch.position))
         yield event
@@ -329,14 +333,15 @@ def _dump_batches(
 
 
 def _consumer(messages: MessageRange, file: LogFile, options: DumpOptions) -> "UncommittedRead | None":
-    """What says which batches a consumer gets; None where all are shown."""
-    if options.isolation == "all":
+    """What says which batches a consumer gets, or which are of aborted transactions; None where that is not asked."""
+    if options.isolation == "all" and (not options.marks_aborted or file.kind is not naming.Kind.LOG or file.read_from):
         return None
-    from kdump.dump.isolation import UncommittedRead  # most dumps do without
+    from kdump.dump.isolation import StoredRead, UncommittedRead  # most dumps do without
 
     if options.isolation == "read-committed" and options.committed_read is None:
         raise ValueError("read-committed is for a dump of whole logs: a marker can come later")
-    consumer = options.committed_read or UncommittedRead()
+    is_stored = options.isolation == "all"
+    consumer = StoredRead(options.max_batch_bytes) if is_stored else options.committed_read or UncommittedRead()
     consumer.begin_file(file, messages.position)
     return consumer
 
@@ -367,7 +372,7 @@ def _selection(options: DumpOptions) -> "RecordSelection | None":
 
 def _with_runs(part: _ChunkPart, runs: bool, max_bytes: int) -> "Iterator[BatchRun | _ChunkPart]":
     """A part; with `runs` as runs, and each batch that they leave."""
-    if not runs or part.chunk.damaged:
+    if not runs or part.chunk.damaged or part.aborted:
         yield part
         return
     first = part.start

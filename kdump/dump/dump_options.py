@@ -49,7 +49,8 @@ class DumpOptions(NamedTuple):
     `buffer_bytes` of a log are read at once.
 
     `isolation`: batches that a consumer with this isolation level does not get are left out. With read-committed an
-    IsolationNote comes after each log; `committed_read` is that of the log, which `dump_logs` sets.
+    IsolationNote comes after each log; `committed_read` is that of the log, which `dump_logs` sets. `marks_aborted`:
+    batches of log files say where their transaction is known to be aborted, with the isolation `all`.
     """
 
     records: bool = True
@@ -75,6 +76,7 @@ class DumpOptions(NamedTuple):
     buffer_bytes: int = BUFFER_BYTES
     isolation: "Isolation" = "all"
     committed_read: "CommittedRead | None" = None
+    marks_aborted: bool = False
 
     @property
     def everything(self) -> bool:

@@ -56,6 +56,7 @@ class BatchEvent(NamedTuple):
     a piece at a time. `damage` is the code of what is wrong with the whole batch or ended its records. `crc_ok` says
     whether the CRC is right. It is None for a batch above the limit of size, whose CRC was not computed. The bytes of
     the records are valid until the next event. `again`: more records of a batch of which some were shown.
+    `aborted`: its transaction is known to be aborted, only with DumpOptions.marks_aborted.
     """
 
     batch: Batch
@@ -63,6 +64,7 @@ class BatchEvent(NamedTuple):
     records: OpenedBatch | None
     crc_ok: bool | None
     again: bool = False
+    aborted: bool = False
 
 
 class StoredBytes(NamedTuple):

@@ -8,19 +8,21 @@ A batch belongs to one transaction, so that whole batches are left out. Source: 
 import math
 import os
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from kdump.dump import log_end
 from kdump.dump.events import IsolationNote
+from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.batch import CONTROL, TRANSACTIONAL
 from kdump.format.naming import Kind
-from kdump.kernel.isolation import ABORTED, UNDECIDED
+from kdump.kernel.isolation import ABORTED, UNDECIDED, Decisions
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
-from kdump.log.header_pass import read_headers
-from kdump.log.isolation import outcomes_of
-from kdump.log.log_slice import SlicedPartition, whole_log
+from kdump.log.header_pass import is_compacted, read_headers
+from kdump.log.isolation import outcomes_of, with_markers
+from kdump.log.log_slice import HeaderPass, SlicedPartition, whole_log
 from kdump.log.transactions import OPEN
 from kdump.storage.file_store import parent_of
 from kdump.storage.listing import list_directory, partition_of_listing
@@ -34,10 +36,11 @@ _RECORD_BATCH: Final = 2
 
 
 class ChunkRange(NamedTuple):
-    """The batches [start, stop) of a chunk, by their numbers."""
+    """The batches [start, stop) of a chunk, by their numbers; `aborted`: of transactions that were aborted."""
 
     start: int
     stop: int
+    aborted: bool = False
 
 
 class _Header(NamedTuple):
@@ -96,6 +99,68 @@ class UncommittedRead:
         return not header.has(CONTROL)
 
 
+class StoredRead(UncommittedRead):
+    """A read of everything that is stored, which says what is known to be of aborted transactions.
+
+    The markers are read when the first transactional batch of a file comes: those of the file, and of as many segments
+    after it as its last transactions need. Where one of them cannot be read, or may be missing, nothing is known.
+    """
+
+    def __init__(self, max_batch_bytes: int) -> None:
+        self._max_batch_bytes = max_batch_bytes
+        self._file: LogFile | None = None
+        self._start = 0
+        self._decisions: Decisions | None = None
+
+    def begin_file(self, file: LogFile, start: int = 0) -> None:
+        """Begin with the batches of a file, whose positions count from `start`."""
+        self._file, self._start, self._decisions = file, start, None
+
+    def ranges(self, chunk: BatchChunk) -> Iterator[ChunkRange]:
+        """All batches of a chunk of valid batches."""
+        cells = chunk.walk.scanner.rows[: chunk.batches * _WIDTH]
+        if max(cells[_ATTRIBUTES::_WIDTH].tolist()) < TRANSACTIONAL:  # the bits above it are rare, too
+            yield ChunkRange(0, chunk.batches)
+            return
+        columns = [cells[column::_WIDTH].tolist() for column in _COLUMNS]
+        headers = map(_Header._make, zip(*columns, strict=True))
+        stop = 0
+        for is_aborted, several in groupby(headers, self._is_aborted):
+            start, stop = stop, stop + sum(1 for _ in several)
+            yield ChunkRange(start, stop, is_aborted)
+
+    def _is_aborted(self, header: _Header) -> bool:
+        if not header.has(TRANSACTIONAL) or header.has(CONTROL):
+            return False
+        if self._file is not None:
+            self._decisions, self._file = _decisions_about(self._file, self._max_batch_bytes), None
+        position = self._start + header.position
+        return self._decisions is not None and self._decisions.of(header.producer_id, position) == ABORTED
+
+
+def _decisions_about(file: LogFile, max_batch_bytes: int) -> Decisions | None:
+    """What became of the transactions of one file of a log; None where its markers cannot be read."""
+    try:
+        (log,) = known_logs([file])
+        slices, name = log.partition.slices, os.path.basename(file.path)
+        number = next(number for number, each in enumerate(slices) if os.path.basename(each.log.path) == name)
+        compacted = is_compacted(log.partition.copy, shown=False)
+        part = log.partition._replace(slices=slices[number : number + 1])
+        part = with_markers(part, slices[number + 1 :], max_batch_bytes, compacted=compacted)
+        decisions, _ = outcomes_of(part._replace(headers=_headers_of(part)), max_batch_bytes)
+    except SourceError:  # what lies in the way of reading it is said where it is shown
+        return None
+    if decisions is not None:
+        decisions.begin(0)
+    return decisions
+
+
+def _headers_of(partition: SlicedPartition) -> HeaderPass:
+    headers = read_headers(partition.slices)
+    # It may be compacted where offsets go back, too; what decides looks at what the checksums prove.
+    return headers if headers.is_ordered else headers._replace(compacted=True)
+
+
 class FilesOfLog(NamedTuple):
     """Log files to show, and the log that they are of. `whole`: no segment of it lies elsewhere.
 
@@ -142,9 +207,7 @@ class CommittedRead(UncommittedRead):
     def __init__(self, log: FilesOfLog, max_batch_bytes: int) -> None:
         """Read the whole log for its markers. Raises SourceError."""
         self._log = log
-        headers = read_headers(log.partition.slices)
-        if not headers.is_ordered:
-            headers = headers._replace(compacted=True)  # it may be; outcomes_of looks at what the checksums prove
+        headers = _headers_of(log.partition)
         partition = log.partition._replace(headers=headers)
         self._decisions, self._unstable = outcomes_of(partition, max_batch_bytes)
         if self._unstable is not None and self._unstable.first_offset is not None:

@@ -104,6 +104,8 @@ class Renderer(ABC):
         """That of the records of the last batch, where they are to be shown as messages."""
         self.counting_decoder: CountingDecoder | None = None
         """That of the records of the file."""
+        self.aborted = False
+        """Whether the transaction of the last batch is known to be aborted."""
         self.value_decoder: ValueDecoder | None = None
         """That of the records of the last batch, where they are to be shown as decoded values."""
 
@@ -342,6 +344,7 @@ class Renderer(ABC):
         for event in events:
             match event:
                 case BatchEvent(batch, damage, records, crc_ok):
+                    self.aborted = event.aborted
                     if not event.again:
                         self.batch(path, batch, damage, crc_ok)
                     self._choose_decoder(batch, batch.control or damage is not None, value_decoder)

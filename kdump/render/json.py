@@ -3,8 +3,9 @@
 Integers are numbers, times are milliseconds since the epoch, a stored -1 stays -1. Null stands where the format has no
 such field (magic 0 has no timestamp, magic 0 and 1 have no producer and no leader epoch) and where the value is
 unknown. Objects of one type have the same keys in the same order. The exceptions are `control_type`,
-`coordinator_epoch` and `control_value`, which only records of control batches have, and `key_decoded`, `value_decoded`
-and `decode_problem`, which only decoded records have.
+`coordinator_epoch` and `control_value`, which only records of control batches have, `key_decoded`, `value_decoded` and
+`decode_problem`, which only decoded records have, and `aborted`, which only batches of aborted transactions and their
+records have.
 
 A binary field (record keys and values, header keys and values, bytes in the data of a finding) is a string when it is
 valid UTF-8 and `{"base64": "…"}` when it is not. The other modes make every one a plain string: base64, hex, or utf8
@@ -166,6 +167,7 @@ def batch_line(path: str, batch: Batch, crc_ok: bool | None) -> str:
     )
 
 
+_ABORTED = b',"aborted":true'
 _NO_TIME = b'null,"timestamp_type":"NoTimestampType","key":'
 
 
@@ -244,6 +246,13 @@ class JsonRenderer(Renderer):
 
         return decoded
 
+    def _more_fields(self, batch: Batch, records: DecodedBatch) -> Callable[[bytes | None, bytes | None], bytes] | None:
+        """What gives the fields that only some records have, of one after the other; None where these have none."""
+        decoding = self._decoding(batch, records)
+        if not self.aborted:
+            return decoding
+        return lambda key, value: (decoding(key, value) if decoding is not None else b"") + _ABORTED
+
     def _name(self, path: Path) -> str:
         if path != self._path:
             self._path, self._path_json = path, json_path(path)
@@ -251,7 +260,8 @@ class JsonRenderer(Renderer):
 
     def batch(self, path: Path, batch: Batch, damage: str | None = None, crc_ok: bool | None = True) -> None:
         if not self.options.hides_batch(damage):
-            self.out.write(batch_line(self._name(path), batch, crc_ok))
+            line = batch_line(self._name(path), batch, crc_ok)
+            self.out.write(f"{line[:-2]}{_ABORTED.decode()}}}\n" if self.aborted else line)
 
     def records(
         self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch
@@ -267,7 +277,7 @@ class JsonRenderer(Renderer):
             self._end = f',"producer_id":{producer},"control":{"true" if is_control else "false"}'.encode()
         position = f',"position":{batch.position},"batch_offset":{_number(batch.base_offset)},'.encode()
         fixed = (self._head, self._kind, _NO_TIME, position, self._end)
-        control = self._control if is_control else self._decoding(batch, records)
+        control = self._control if is_control else self._more_fields(batch, records)
         done, count = 0, records.records
         while done < count:
             with self.out.in_pieces(len(payload)):

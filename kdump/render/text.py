@@ -21,11 +21,12 @@
   `position`, `size` (bytes), `offsets` (base..last; only `offset` for a wrapper of magic 0 or 1, whose messages are
   not opened), `count`, `magic`, `codec`, `crc` and `ok`, `WRONG` or `unverified`, `epoch` (of the leader), the
   timestamp type with the largest timestamp as a time, `max_timestamp`, and where there are any: `producer` (id/epoch),
-  `sequences` (base..last), `transactional`, `control`, `delete_horizon` (a time) and `delete_horizon_ms`.
+  `sequences` (base..last), `transactional`, `control`, `delete_horizon` (a time), `delete_horizon_ms` and `aborted`
+  (its transaction was).
 * record: `offset`, `time`, `timestamp`, `key`, `value`, and where there are any: `headers`, `sequence`, `control` (the
-  type of a control record with what it says in parentheses), `crc=WRONG` (of a message of magic 0 or 1). A record of
-  an internal topic has in place of key and value the name of its message with its fields, and `deleted` for a
-  tombstone; `undecoded` says why there are key and value after all.
+  type of a control record with what it says in parentheses), `aborted`, `crc=WRONG` (of a message of magic 0 or 1).
+  A record of an internal topic has in place of key and value the name of its message with its fields, and `deleted`
+  for a tombstone; `undecoded` says why there are key and value after all.
 * of a recovery: the action, `from-to` in bytes where it is not about a whole file, the code of the finding that it is
   about. Then come lines about the partition, each with a label: `clean`, `failed`, `running`, `refused`, `more`,
   `start`, `newest`, `found`, `given up`, `damaged`, `committed`, `clash`, `undecided`, `mind`, `afterwards`, `space`,
@@ -120,6 +121,10 @@ def _control(key: bytes | None, value: bytes | None) -> bytes:
     return f" control={control_word(key, value)}".encode()
 
 
+def _aborted(key: bytes | None, value: bytes | None) -> bytes:
+    return b" aborted"
+
+
 def _control_fields(value: tuple[object, ...]) -> Iterator[str]:
     names = getattr(value, "_fields", None)
     for name, item in zip(names or [""] * len(value), value, strict=True):
@@ -168,7 +173,7 @@ class TextRenderer(Renderer):
 
     def batch(self, path: Path, batch: Batch, damage: str | None = None, crc_ok: bool | None = True) -> None:
         if not self.options.hides_batch(damage):
-            self.out.write(batch_line(batch, damage, crc_ok) + "\n")
+            self.out.write(f"{batch_line(batch, damage, crc_ok)}{' aborted' * self.aborted}\n")
 
     def records(
         self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch
@@ -177,7 +182,7 @@ class TextRenderer(Renderer):
             self._decoded(batch, records)
             return
         payload, rows, headers, _ = records
-        control = _control if batch.control else None
+        control = _control if batch.control else _aborted if self.aborted else None
         done, count = 0, records.records
         while done < count:
             with self.out.in_pieces(len(payload)):
@@ -199,7 +204,7 @@ class TextRenderer(Renderer):
             words_of_it = decoded_words(self.decoder, self.value_decoder, record, self._mode)
             line = (
                 f"  record offset={record.offset} time={iso_time(record.timestamp)} timestamp={record.timestamp}"
-                f" {words_of_it}\n"
+                f" {words_of_it}{' aborted' * self.aborted}\n"
             )
             self.out.write(cut_lines(line.encode(), self._most) if self.out.terminal else line)
 

@@ -167,6 +167,9 @@ def as_expected(line: dict[str, Any]) -> dict[str, Any]:
     """A line of JSON in the form of `expected_lines`; its fields are exactly those of the contract."""
     fields = dict(line)
     del fields["path"]
+    if fields.pop("aborted", None) is not None:  # the last one; tests/dump/test_isolation.py
+        assert list(line.items())[-1] == ("aborted", True)
+        line = {name: line[name] for name in [*line][:-1]}
     if line["type"] == "batch":
         assert list(line) == BATCH_FIELDS
     elif line["type"] == "record":
@@ -189,13 +192,8 @@ def test_fixtures(kdump: Any) -> None:
     assert (ran.status, ran.err) == (0, b"")
     found: dict[str, list[dict[str, Any]]] = {}
     *content, summary = lines(ran)
-    findings = [line for line in content if line["type"] == "finding"]
-    assert [(line["code"], Path(line["path"]).parts[-3]) for line in findings] == [
-        ("internal/record", "unknown-records")
-    ]
     for line in content:
-        if line not in findings:
-            found.setdefault(line["path"], []).append(line)
+        found.setdefault(line["path"], []).append(line)
     assert list(summary) == SUMMARY_FIELDS
     logs = [
         path

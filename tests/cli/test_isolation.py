@@ -62,6 +62,27 @@ SAID = (
 )
 
 
+def test_what_is_stored_says_what_was_aborted(kdump: Any, log: Path) -> None:
+    """Also where its marker is in the next segment, which is not shown. What is open is unmarked."""
+    for path in (log, log / FIRST):
+        run = kdump.inside("dump", "--format", "json", str(path))
+        marked = [(line["type"], line.get("offset")) for line in lines(run) if line.get("aborted")]
+        assert marked == [("batch", None), ("record", 2), ("record", 3), ("record", 4)]
+        text = [line for line in kdump.inside("dump", "--format", "text", str(path)).lines if line.endswith(" aborted")]
+        assert len(text) == 4
+        shown = kdump.inside("dump", "--format", "terminal", "--records", str(path)).out.decode()
+        assert shown.count("aborted ") == 3
+    for more in (
+        ["--isolation", "read-uncommitted"],
+        ["--format", "csv"],
+        ["--format", "template", "--template", "%o"],
+    ):
+        assert b'aborted":true' not in kdump.inside("dump", "--format", "json", *more, str(log)).out
+    second = next(path for path in log.iterdir() if path.name != FIRST)
+    second.write_bytes(b"\xff" * 20 + second.read_bytes())  # a marker may have been there
+    assert not any(line.get("aborted") for line in lines(kdump.inside("dump", "--format", "json", str(log))))
+
+
 def test_json(kdump: Any, log: Path) -> None:
     every = kdump.inside("dump", "--format", "json", "--isolation", "all", str(log))
     assert every.lines[:-1] == kdump.inside("dump", "--format", "json", str(log)).lines[:-1]
@@ -70,9 +91,10 @@ def test_json(kdump: Any, log: Path) -> None:
         run = kdump.inside("dump", "--format", "json", "--isolation", level, str(log))
         assert (run.status, run.err) == (0, b"")
         found += [line["offset"] for line in of_type(run, "record")]
-        # what is left is as it was
+        # what is left is as it was, without the mark
         shown = [line for line in run.lines if json.loads(line)["type"] in ("batch", "record")]
-        assert [line for line in every.lines if line in shown] == shown
+        unmarked = [line.replace(',"aborted":true', "") for line in every.lines]
+        assert [line for line in unmarked if line in shown] == shown
     assert offsets == {"read-uncommitted": [0, 1, 2, 3, 4, 6, 8, 9, 11], "read-committed": [0, 1, 6]}
     (note,) = of_type(run, "isolation")
     assert note == {

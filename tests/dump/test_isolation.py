@@ -121,6 +121,22 @@ def note_of(found: list[Event]) -> IsolationNote:
     return note
 
 
+def check_marks(directory: Path, log: PlainLog) -> None:
+    """What is marked as aborted is so; where nothing is damaged, all of it is."""
+    options = DumpOptions(marks_aborted=True)
+    found = [event for event in events(directory, options) if isinstance(event, BatchEvent)]
+    marked = [(event.batch.base_offset, event.batch.position) for event in found if event.aborted]
+    assert set(marked) <= log.decided.aborted_batches
+    if not log.damaged:
+        assert set(marked) == log.decided.aborted_batches
+    alone = [event for path in sorted(directory.glob("*.log")) for event in events(path, options._replace(limit=None))]
+    assert marked == [
+        (event.batch.base_offset, event.batch.position)
+        for event in alone
+        if isinstance(event, BatchEvent) and event.aborted
+    ]
+
+
 def check(directory: Path, rng: random.Random) -> Read:
     """Compares all levels, also with a filter, from an offset, of the last records, and of one segment."""
     log = PlainLog(directory)
@@ -128,6 +144,7 @@ def check(directory: Path, rng: random.Random) -> Read:
         found = events(directory, DumpOptions(isolation=level))
         assert shown(found, log.unreadable) == log.read(level).shown
         assert not any(isinstance(event, IsolationNote) for event in found)
+    check_marks(directory, log)
     wanted = log.read("read-committed")
     found = events(directory, COMMITTED)
     assert shown(found, log.unreadable) == wanted.shown

@@ -6,7 +6,10 @@ from typing import Final
 
 ABOUT: Final = (
     (
-        "With --isolation all, the default, everything is shown as it is stored. A consumer gets less. With "
+        "With --isolation all, the default, everything is shown as it is stored. Batches and records of transactions "
+        "that are known to be aborted have the mark aborted (text, terminal, JSON; not with --follow, and not of "
+        "standard input). For it the markers of a segment with transactions are read first, and those of the segments "
+        "after it until each transaction has ended. A consumer gets less. With "
         "--isolation read-uncommitted control batches are left out. With --isolation read-committed records of aborted "
         "transactions are left out, too, and the log ends at its last stable offset: the first offset of the first "
         "transaction that is open. What is damaged is shown as always."

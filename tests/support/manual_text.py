@@ -96,6 +96,7 @@ CONTROL = {
     "coordinator_epoch": "of COMMIT and ABORT, else null",
     "control_value": "the fields of the value; null when it is none",
 }
+ABORTED = {"aborted": "true; the marker that ends the transaction says so"}
 DECODED = {
     "key_decoded": (
         "of an internal topic the message in the key, an object: name, type (the record type), version, data (the"
@@ -351,6 +352,7 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
         "record": ("After its batch. Records of control batches have three fields more.", RECORD),
         "control": ("These follow at the end of a record of a control batch.", CONTROL),
         "decoded": ("These follow at the end of a record that is decoded (--decode, --schemas).", DECODED),
+        "aborted": ("This is the last field of a batch of an aborted transaction, and of its records.", ABORTED),
         "finding": ("After the records of a file of an internal topic, where some cannot be decoded.", FINDING),
         "gap": ("Bytes between batches that are no batch.", GAP),
         "tail": ("Bytes after the last batch.", GAP),

@@ -16,6 +16,7 @@ class Decided(NamedTuple):
     """Each batch that is left out, by base offset and position, and how many records these count."""
 
     left_out: set[tuple[int | None, int]]
+    aborted_batches: set[tuple[int | None, int]]
     aborted: int
     undecided: int
     stable: int | None
@@ -65,6 +66,7 @@ def decided(directory: Path, left_out: Collection[tuple[str, int]] = ()) -> Deci
     undecided = found.undecided
     return Decided(
         {(batch.base_offset, batch.position) for batch in (*aborted, *undecided)},
+        {(batch.base_offset, batch.position) for batch in aborted},
         sum(max(batch.count or 0, 0) for batch in aborted),
         sum(max(batch.count or 0, 0) for batch in undecided),
         min((batch.offset for batch in undecided), default=None),

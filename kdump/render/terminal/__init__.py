@@ -139,7 +139,7 @@ class TerminalRenderer(Renderer):
         if self.options.hides_batch(damage):
             return
         self._batch = (path, batch.position)
-        self._row(tables.BATCH, tables.batch_cells(batch, damage, crc_ok, wide=self._is_wide))
+        self._row(tables.BATCH, tables.batch_cells(batch, damage, crc_ok, aborted=self.aborted, wide=self._is_wide))
 
     def records(
         self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch
@@ -171,6 +171,8 @@ class TerminalRenderer(Renderer):
         line.append(f"{iso_time(record.timestamp)} ", style="dim")
         if record.crc_ok is False:
             line.append("wrong crc ", style=BAD)
+        if self.aborted:
+            line.append("aborted ", style=DOUBTFUL)
         if batch.control:
             line.append(control_word(record.key, record.value), style=DOUBTFUL)
             return line

@@ -105,12 +105,13 @@ def without_zeros(name: str) -> str:
     return folder + slash + re.sub(r"(?<!\d)0{6,}(?=\d)", "…", file)
 
 
-def batch_cells(batch: Batch, damage: str | None, crc_ok: bool | None, *, wide: bool) -> list[Text]:
+def batch_cells(batch: Batch, damage: str | None, crc_ok: bool | None, *, aborted: bool, wide: bool) -> list[Text]:
     """The cells of a batch; a time is shown to the second where the terminal is not `wide`."""
     flags = Text()
     for word, style, there in (
         (damage or "", BAD, damage is not None),
         ("transactional", "", batch.transactional),
+        ("aborted", DOUBTFUL, aborted),
         ("control", DOUBTFUL, batch.control),
         (f"delete horizon {iso_time(batch.delete_horizon_ms)}", "", batch.delete_horizon_ms is not None),
     ):
