@@ -277,11 +277,17 @@ def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
         (undecoded := tmp_path / "__share_group_state-1").mkdir()
         (undecoded / f"{0:020}.log").write_bytes(build.batch([build.record(None, b"v")]))
         paths.append(str(undecoded))
+        producer = {"producer_id": 1, "producer_epoch": 0}
+        aborted = build.batch([build.record(None, b"v")], transactional=True, base_sequence=0, **producer)
+        (tmp_path / "aborted.log").write_bytes(aborted + build.marker("ABORT", base_offset=1, **producer))
+        paths.append(str(tmp_path / "aborted.log"))
         for name in COMPANIONS:
             paths += sorted(str(path) for path in FIXTURES.rglob(f"*{name}") if path.stat().st_size)[:40]
     found: dict[str, list[str]] = {}
     for line in map(json.loads, kdump.inside(command, *more, "--format", "json", *paths).lines):
         names = [name for name in line if name not in ("type", "path")]
+        if line.pop("aborted", False):
+            found["aborted"] = [names.pop()]
         last = "control" if "control_type" in line else "decoded" if "key_decoded" in line else None
         if last is not None:
             found[last] = names[-3:]
