@@ -372,7 +372,10 @@ def _selection(options: DumpOptions) -> "RecordSelection | None":
 
 def _with_runs(part: _ChunkPart, runs: bool, max_bytes: int) -> "Iterator[BatchRun | _ChunkPart]":
     """A part; with `runs` as runs, and each batch that they leave."""
-    if not runs or part.chunk.damaged or part.aborted:
+    if part.aborted:
+        yield from (part._replace(start=index, stop=index + 1) for index in range(part.start, part.stop))
+        return
+    if not runs or part.chunk.damaged:
         yield part
         return
     first = part.start

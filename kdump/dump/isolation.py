@@ -20,9 +20,9 @@ from kdump.format.naming import Kind
 from kdump.kernel.isolation import ABORTED, UNDECIDED, Decisions
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
-from kdump.log.header_pass import is_compacted, read_headers
-from kdump.log.isolation import outcomes_of, with_markers
-from kdump.log.log_slice import HeaderPass, SlicedPartition, whole_log
+from kdump.log.header_pass import read_headers
+from kdump.log.isolation import decide_first, outcomes_of
+from kdump.log.log_slice import SlicedPartition, whole_log
 from kdump.log.transactions import OPEN
 from kdump.storage.file_store import parent_of
 from kdump.storage.listing import list_directory, partition_of_listing
@@ -144,21 +144,12 @@ def _decisions_about(file: LogFile, max_batch_bytes: int) -> Decisions | None:
         (log,) = known_logs([file])
         slices, name = log.partition.slices, os.path.basename(file.path)
         number = next(number for number, each in enumerate(slices) if os.path.basename(each.log.path) == name)
-        compacted = is_compacted(log.partition.copy, shown=False)
-        part = log.partition._replace(slices=slices[number : number + 1])
-        part = with_markers(part, slices[number + 1 :], max_batch_bytes, compacted=compacted)
-        decisions, _ = outcomes_of(part._replace(headers=_headers_of(part)), max_batch_bytes)
+        decisions = decide_first(log.partition._replace(slices=slices[number:]), max_batch_bytes)
     except SourceError:  # what lies in the way of reading it is said where it is shown
         return None
     if decisions is not None:
         decisions.begin(0)
     return decisions
-
-
-def _headers_of(partition: SlicedPartition) -> HeaderPass:
-    headers = read_headers(partition.slices)
-    # It may be compacted where offsets go back, too; what decides looks at what the checksums prove.
-    return headers if headers.is_ordered else headers._replace(compacted=True)
 
 
 class FilesOfLog(NamedTuple):
@@ -207,7 +198,9 @@ class CommittedRead(UncommittedRead):
     def __init__(self, log: FilesOfLog, max_batch_bytes: int) -> None:
         """Read the whole log for its markers. Raises SourceError."""
         self._log = log
-        headers = _headers_of(log.partition)
+        headers = read_headers(log.partition.slices)
+        if not headers.is_ordered:
+            headers = headers._replace(compacted=True)  # it may be; outcomes_of looks at what the checksums prove
         partition = log.partition._replace(headers=headers)
         self._decisions, self._unstable = outcomes_of(partition, max_batch_bytes)
         if self._unstable is not None and self._unstable.first_offset is not None:

@@ -1,7 +1,8 @@
 """Which transactional batches of a partition are committed, by the next marker of their producer in all of its log."""
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing
 from typing import Final, Literal, NamedTuple, Protocol
 
 from kdump.format.naming import Kind
@@ -76,6 +77,27 @@ def _unended(found: Iterable[Transaction]) -> Iterator[tuple[int, Transaction]]:
             yield each.first_offset, each
 
 
+def decide_first(partition: SlicedPartition, max_batch_bytes: int) -> Decisions | None:
+    """What became of the transactions of the first slice; None where it has none. Raises SourceError.
+
+    Reads that slice, and of the ones after it as much as its last transactions need.
+    """
+    first = partition._replace(slices=partition.slices[:1])
+    headers = read_headers(first.slices)
+    if not headers.transactional:
+        return None
+    # The headers of the slices after it are not read: offsets may be missing there, and may go back.
+    is_continuous = missing_is_compaction(first, headers, max_batch_bytes)
+    headers = headers._replace(is_ordered=False, is_continuous=is_continuous, compacted=False)
+    decisions, first_slice = Decisions(), _FirstSlice()
+    replays = Replays(decisions, first_slice)
+    with closing(replay_log(partition._replace(headers=headers), replays, max_batch_bytes, ordered=False)) as steps:
+        for _ in steps:
+            if first_slice.is_decided:
+                break
+    return decisions if decisions.seal() else None
+
+
 def last_stable_offset(
     partition: SlicedPartition, max_batch_bytes: int, begun: Mapping[int, int] | None = None
 ) -> int | None:
@@ -132,6 +154,28 @@ def with_markers(
     return partition._replace(slices=tuple(slices))
 
 
+class _FirstSlice:
+    """Knows when each transaction of the first slice has ended, or lost its marker."""
+
+    def __init__(self) -> None:
+        self._replay = MarkerReplay(self._end)
+        self._waiting: set[int] | None = None
+        self.add, self.gap = self._replay.add, self._replay.gap
+
+    @property
+    def is_decided(self) -> bool:
+        return self._waiting is not None and not self._waiting
+
+    def begin(self, number: int) -> None:
+        self._replay.begin(number)
+        if number == 1:
+            self._waiting = set(self._replay.producers)
+
+    def _end(self, transaction: Transaction) -> None:
+        if self._waiting:
+            self._waiting.discard(transaction.producer_id)
+
+
 class LogReplay(Protocol):
     """Takes the events of the slices in log order, and the positions where batches may be missing."""
 
@@ -164,7 +208,7 @@ class Replays:
 
 def replay_log(
     partition: SlicedPartition, replay: LogReplay, max_batch_bytes: int, *, ordered: bool = True
-) -> Iterator[None]:
+) -> Generator[None]:
     """Replay all slices, step by step; none where the headers show that no batch is transactional.
 
     `ordered`: the slices were put in order. Then they may repeat batches, and offsets that go back mean nothing.

@@ -1,7 +1,7 @@
 """The transactions of a log one by one, from the events of its scan."""
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from kdump.kernel.producers import ABORT, COMMIT, DATA, EMPTIED, EVENT, GAP, TRANSACTIONAL
@@ -50,6 +50,11 @@ class MarkerReplay:
     def is_open(self) -> bool:
         """Whether a transaction is open."""
         return bool(self._open)
+
+    @property
+    def producers(self) -> Collection[int]:
+        """Those whose transaction is open."""
+        return self._open.keys()
 
     def resume(self, begun: Mapping[int, int]) -> None:
         """Begin with open transactions: the first offset by producer."""

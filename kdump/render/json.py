@@ -5,7 +5,7 @@ such field (magic 0 has no timestamp, magic 0 and 1 have no producer and no lead
 unknown. Objects of one type have the same keys in the same order. The exceptions are `control_type`,
 `coordinator_epoch` and `control_value`, which only records of control batches have, `key_decoded`, `value_decoded` and
 `decode_problem`, which only decoded records have, and `aborted`, which only batches of aborted transactions and their
-records have.
+records have (after `control`).
 
 A binary field (record keys and values, header keys and values, bytes in the data of a finding) is a string when it is
 valid UTF-8 and `{"base64": "…"}` when it is not. The other modes make every one a plain string: base64, hex, or utf8
@@ -246,13 +246,6 @@ class JsonRenderer(Renderer):
 
         return decoded
 
-    def _more_fields(self, batch: Batch, records: DecodedBatch) -> Callable[[bytes | None, bytes | None], bytes] | None:
-        """What gives the fields that only some records have, of one after the other; None where these have none."""
-        decoding = self._decoding(batch, records)
-        if not self.aborted:
-            return decoding
-        return lambda key, value: (decoding(key, value) if decoding is not None else b"") + _ABORTED
-
     def _name(self, path: Path) -> str:
         if path != self._path:
             self._path, self._path_json = path, json_path(path)
@@ -276,8 +269,9 @@ class JsonRenderer(Renderer):
             self._kind = f',"timestamp_type":"{batch.timestamp_type}","key":'.encode()
             self._end = f',"producer_id":{producer},"control":{"true" if is_control else "false"}'.encode()
         position = f',"position":{batch.position},"batch_offset":{_number(batch.base_offset)},'.encode()
-        fixed = (self._head, self._kind, _NO_TIME, position, self._end)
-        control = self._control if is_control else self._more_fields(batch, records)
+        control = self._control if is_control else self._decoding(batch, records)
+        end = self._end + _ABORTED * self.aborted
+        fixed = (self._head, self._kind, _NO_TIME, position, end)
         done, count = 0, records.records
         while done < count:
             with self.out.in_pieces(len(payload)):

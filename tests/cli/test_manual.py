@@ -287,7 +287,8 @@ def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
     for line in map(json.loads, kdump.inside(command, *more, "--format", "json", *paths).lines):
         names = [name for name in line if name not in ("type", "path")]
         if line.pop("aborted", False):
-            found["aborted"] = [names.pop()]
+            names.remove("aborted")
+            found["aborted"] = ["aborted"]
         last = "control" if "control_type" in line else "decoded" if "key_decoded" in line else None
         if last is not None:
             found[last] = names[-3:]

@@ -352,7 +352,10 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
         "record": ("After its batch. Records of control batches have three fields more.", RECORD),
         "control": ("These follow at the end of a record of a control batch.", CONTROL),
         "decoded": ("These follow at the end of a record that is decoded (--decode, --schemas).", DECODED),
-        "aborted": ("This is the last field of a batch of an aborted transaction, and of its records.", ABORTED),
+        "aborted": (
+            "This follows the field control of a batch of an aborted transaction, and of its records.",
+            ABORTED,
+        ),
         "finding": ("After the records of a file of an internal topic, where some cannot be decoded.", FINDING),
         "gap": ("Bytes between batches that are no batch.", GAP),
         "tail": ("Bytes after the last batch.", GAP),
