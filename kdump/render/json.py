@@ -141,7 +141,7 @@ def json_value(value: object, encode: Encode = encode_auto) -> str:
             raise TypeError(f"no JSON for {type(value).__name__}")
 
 
-def batch_line(path: str, batch: Batch, crc_ok: bool | None) -> str:
+def batch_line(path: str, batch: Batch, crc_ok: bool | None, *, aborted: bool = False) -> str:
     """One `batch` object with its line end; `path` is JSON already."""
     name = json_value(batch.codec_name)
     head = (
@@ -163,11 +163,11 @@ def batch_line(path: str, batch: Batch, crc_ok: bool | None) -> str:
         f'"producer_id":{batch.producer_id},"producer_epoch":{batch.producer_epoch},'
         f'"base_sequence":{batch.base_sequence},"last_sequence":{batch.last_sequence},'
         f'"transactional":{"true" if batch.transactional else "false"},'
-        f'"control":{"true" if batch.control else "false"}}}\n'
+        f'"control":{"true" if batch.control else "false"}{_ABORTED * aborted}}}\n'
     )
 
 
-_ABORTED = b',"aborted":true'
+_ABORTED = ',"aborted":true'
 _NO_TIME = b'null,"timestamp_type":"NoTimestampType","key":'
 
 
@@ -253,8 +253,7 @@ class JsonRenderer(Renderer):
 
     def batch(self, path: Path, batch: Batch, damage: str | None = None, crc_ok: bool | None = True) -> None:
         if not self.options.hides_batch(damage):
-            line = batch_line(self._name(path), batch, crc_ok)
-            self.out.write(f"{line[:-2]}{_ABORTED.decode()}}}\n" if self.aborted else line)
+            self.out.write(batch_line(self._name(path), batch, crc_ok, aborted=self.aborted))
 
     def records(
         self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch
@@ -270,7 +269,7 @@ class JsonRenderer(Renderer):
             self._end = f',"producer_id":{producer},"control":{"true" if is_control else "false"}'.encode()
         position = f',"position":{batch.position},"batch_offset":{_number(batch.base_offset)},'.encode()
         control = self._control if is_control else self._decoding(batch, records)
-        end = self._end + _ABORTED * self.aborted
+        end = self._end + (_ABORTED * self.aborted).encode()
         fixed = (self._head, self._kind, _NO_TIME, position, end)
         done, count = 0, records.records
         while done < count:
