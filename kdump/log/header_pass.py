@@ -35,7 +35,7 @@ def read_headers(slices: Sequence[LogSlice]) -> HeaderPass:
         if state is None:
             return _UNKNOWN
         transactional = transactional or state.transactional > 0
-        # Nobody else puts an empty segment in the place of others than the cleaner.
+        # Only the log cleaner puts an empty segment in the place of others.
         compacted = compacted or state.compacted or (not state.batches and each.log.path.endswith(".log.swap"))
         is_ordered = is_ordered and headers.is_ordered
         base = each.log.base_offset

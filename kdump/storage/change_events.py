@@ -1,10 +1,10 @@
-"""Which directories other processes change, as Linux tells it (inotify): what is watched costs nothing until then.
+"""Which directories other processes change, as Linux reports it (inotify): watching costs nothing until then.
 
     struct inotify_event, in the byte order of the machine:
     0 i32 watch descriptor | 4 u32 mask | 8 u32 cookie | 12 u32 length of the name | 16 name, padded with zeros
 
-Not everything is told: other systems have no inotify, the directories that may be watched are limited, and what another
-machine changes on a network file system is not told. So who watches looks at everything now and then.
+Not every change is reported: other systems have no inotify, the number of watched directories is limited, and a change
+by another machine on a network file system gives no event. So the caller also polls.
 """
 
 import ctypes
@@ -69,7 +69,7 @@ class ChangeEvents:
         self._watches: dict[str, int] = {}
 
     def watch(self, directory: str) -> bool:
-        """Begin to watch a directory; what changes after this is told. Returns whether it can be watched."""
+        """Begin to watch a directory; changes after this are reported. Returns whether it can be watched."""
         libc = _libc()
         if self.descriptor is None or libc is None or directory in self._watches:
             return directory in self._watches

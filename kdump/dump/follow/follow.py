@@ -1,7 +1,7 @@
 """Shows logs that a broker writes, on and on: what is there, and each whole batch as it comes.
 
 What is idle costs little: a look is the status of two paths a partition, and the pause after it is at least a hundred
-times its cost. Where the system tells which directories change, these are looked at at once, and partitions that
+times its cost. Where the system reports which directories change, these are looked at at once, and partitions that
 changed a moment ago are looked at more often.
 """
 
@@ -27,7 +27,7 @@ LOOK_SECONDS: Final = 0.05
 _QUIET: Final = 120
 """The pause after a look at everything, as a multiple of its cost."""
 _TOLD_SECONDS: Final = 1.0
-"""The pause after a look at everything that found something, where the system tells what changes."""
+"""The pause after a look at everything that found something, where the system reports what changes."""
 _RECENT: Final = 32
 _RECENT_SECONDS: Final = 10
 """So many partitions that had something new in this time are looked at after the shortest pause."""
