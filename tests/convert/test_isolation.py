@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from pathlib import Path
 
 import pytest
@@ -16,16 +15,21 @@ from kdump.convert.records import reader
 from kdump.convert.records.ordered_log import ordered_log
 from kdump.log.isolation import last_stable_offset
 from support import build
-from support.damage import NotApplicable, damage
 from support.laws import examples
 from support.log_slices import MAX_BATCH_BYTES, positions_left_out, sliced
-from support.plain_isolation import Decided, decided, some_transactions
+from support.plain_isolation import (
+    FIXTURES,
+    PARTITIONS,
+    Decided,
+    damaged_partition,
+    decided,
+    partition_without_a_segment,
+    some_transactions,
+)
 
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 pytestmark = [  # what is wrong with the logs is meant to be
     pytest.mark.filterwarnings("ignore:.*(is left out|the segment begins at offset):kdump.log.records.DamageWarning")
 ]
-PARTITIONS = sorted({path.parent for path in FIXTURES.rglob("*.log") if "trans" in path.parent.name})
 
 
 def check(directory: Path) -> Decided:
@@ -64,12 +68,7 @@ def test_there_are_such_partitions() -> None:
 def test_damaged_partitions(number: int, tmp_path: Path) -> None:
     rng = random.Random(number)
     directory = tmp_path / "t-0"
-    shutil.copytree(rng.choice(PARTITIONS), directory)
-    log = rng.choice(sorted(directory.glob("*.log")))
-    try:
-        log.write_bytes(damage(log.read_bytes(), rng, rng.randrange(1, 4)))
-    except NotApplicable as error:
-        pytest.skip(str(error))
+    damaged_partition(directory, rng)
     check(directory)
 
 
@@ -78,10 +77,8 @@ def test_damaged_partitions(number: int, tmp_path: Path) -> None:
 def test_missing_segments(number: int, tmp_path: Path) -> None:
     """Offsets that no batch has may have been those of a marker, unless the log is compacted."""
     rng = random.Random(number)
-    several = [each for each in PARTITIONS if len(list(each.glob("*.log"))) > 1]
     directory = tmp_path / "t-0"
-    shutil.copytree(rng.choice(several), directory)
-    rng.choice(sorted(directory.glob("*.log"))).unlink()
+    partition_without_a_segment(directory, rng)
     check(directory)
 
 

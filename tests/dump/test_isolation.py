@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -23,12 +22,16 @@ from kdump.dump.record_count import counted
 from kdump.storage import discovery, records
 from kdump.storage.partition import LogFile
 from support import build, oracle, record_filters
-from support.damage import NotApplicable, damage
 from support.laws import examples
-from support.plain_isolation import decided, some_transactions
+from support.plain_isolation import (
+    FIXTURES,
+    PARTITIONS,
+    damaged_partition,
+    decided,
+    partition_without_a_segment,
+    some_transactions,
+)
 
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
-PARTITIONS = sorted({path.parent for path in FIXTURES.rglob("*.log") if "trans" in path.parent.name})
 COMMITTED = DumpOptions(isolation="read-committed")
 
 
@@ -129,7 +132,7 @@ def check_marks(directory: Path, log: PlainLog) -> None:
     assert set(marked) <= log.decided.aborted_batches
     if not log.damaged:
         assert set(marked) == log.decided.aborted_batches
-    alone = [event for path in sorted(directory.glob("*.log")) for event in events(path, options._replace(limit=None))]
+    alone = [event for path in sorted(directory.glob("*.log")) for event in events(path, options)]
     assert marked == [
         (event.batch.base_offset, event.batch.position)
         for event in alone
@@ -201,13 +204,17 @@ def test_there_are_such_partitions() -> None:
 def test_damaged_partitions(number: int, tmp_path: Path) -> None:
     rng = random.Random(number)
     directory = tmp_path / "t-0"
-    shutil.copytree(rng.choice(PARTITIONS), directory)
-    log = rng.choice(sorted(directory.glob("*.log")))
-    try:
-        log.write_bytes(damage(log.read_bytes(), rng, rng.randrange(1, 4)))
-    except NotApplicable as error:
-        pytest.skip(str(error))
+    damaged_partition(directory, rng)
     check(directory, rng)
+
+
+@pytest.mark.laws
+@pytest.mark.parametrize("number", range(examples(25)))
+def test_missing_segments(number: int, tmp_path: Path) -> None:
+    """The segment that is missing may have held the marker."""
+    directory = tmp_path / "t-0"
+    partition_without_a_segment(directory, random.Random(number))
+    check_marks(directory, PlainLog(directory))
 
 
 @settings(max_examples=examples(50))

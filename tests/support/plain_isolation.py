@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import random
+import shutil
 from collections import defaultdict
 from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from hypothesis import strategies as st
 
 from support import build, oracle
+from support.damage import NotApplicable, damage
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+PARTITIONS = sorted({path.parent for path in FIXTURES.rglob("*.log") if "trans" in path.parent.name})
 
 
 class Decided(NamedTuple):
@@ -94,6 +101,23 @@ def marker_of(data: bytes, batch: oracle.Batch) -> int | None:
     if of.key is None or oracle.control_fault(of.key, of.value, ends=True):
         return -1
     return int.from_bytes(of.key[2:4])
+
+
+def damaged_partition(directory: Path, rng: random.Random) -> None:
+    """A partition of a broker that has transactions, with one log file damaged."""
+    shutil.copytree(rng.choice(PARTITIONS), directory)
+    log = rng.choice(sorted(directory.glob("*.log")))
+    try:
+        log.write_bytes(damage(log.read_bytes(), rng, rng.randrange(1, 4)))
+    except NotApplicable as error:
+        pytest.skip(str(error))
+
+
+def partition_without_a_segment(directory: Path, rng: random.Random) -> None:
+    """A partition of a broker that has transactions and several segments, with one of them missing."""
+    several = [each for each in PARTITIONS if len(list(each.glob("*.log"))) > 1]
+    shutil.copytree(rng.choice(several), directory)
+    rng.choice(sorted(directory.glob("*.log"))).unlink()
 
 
 def some_transactions(directory: Path, data: st.DataObject) -> None:
