@@ -69,11 +69,21 @@ class KdumpReader(DataSourceReader):
 
 
 def read_range(
-    each: RangeOfLog, options: SourceOptions, columns: list[str], max_batch_bytes: int = MAX_BATCH_BYTES
+    each: RangeOfLog,
+    options: SourceOptions,
+    columns: list[str],
+    max_batch_bytes: int = MAX_BATCH_BYTES,
+    *,
+    plans_again: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a range. Raises DataLoss, SourceError."""
+    """The records of a range. Raises DataLoss, SourceError.
+
+    `plans_again`: what is lost before the first record raises DataLoss whatever the options say, as the caller looks
+    whether the files were replaced.
+    """
     log, offsets = each
     policy = LossPolicy(log.topic_partition, fail=options.fail_on_data_loss)
+    first = LossPolicy(log.topic_partition, fail=True) if plans_again else policy
     stream: RecordStream | None = None
 
     def damaged(damage: DamagedRange) -> None:
@@ -84,9 +94,9 @@ def read_range(
 
     found = range_log(log, offsets, max_batch_bytes)
     for damage, after in found.damage:
-        policy.damaged(damage, max(after, offsets.start), offsets.stop)
+        first.damaged(damage, max(after, offsets.start), offsets.stop)
     for lost in found.lost:
-        policy.lost(lost)
+        first.lost(lost)
     partition = found.partition
     if options.isolation == "read-committed":
         following = following_slices(log, offsets, max_batch_bytes)

@@ -5,7 +5,7 @@ to read. The reader lives as long as the query, in a process of its own on the d
 without what it knows of the logs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -29,6 +29,7 @@ from kdump.spark.source_schema import arrow_schema, as_expected, check_projectio
 from kdump.spark.stream_limits import TriggerDelay, share
 from kdump.spark.stream_logs import FollowedLogs, LogFollower, LossWatch, StreamLosses
 from kdump.spark.stream_options import EndAt, StreamOptions
+from kdump.storage.file_store import is_directory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -152,31 +153,43 @@ class KdumpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(each, RangeOfLog):
             return  # Spark makes a partition without a value of a plan without partitions
         expected = arrow_schema(self._schema)
-        for attempt in range(_ATTEMPTS):
+        ranges, is_last, attempt = [each], False, 0
+        while ranges:
             is_begun = False
             try:
-                for batch in read_range(each, self._options.source, expected.names):
+                for batch in read_range(ranges[0], self._options.source, expected.names, plans_again=not is_last):
                     is_begun = True
                     yield as_expected(batch, expected)
                 return
             except (SourceError, DataLoss) as error:
-                # A broker rolls, cleans, renames and deletes files: where it did, the range is planned again.
-                again = None if is_begun or attempt + 1 == _ATTEMPTS else self._again(each)
-                if again is None:
+                if is_begun or is_last:
                     raise on_this_host(error) if isinstance(error, SourceError) else error from None
-                each = again
+            # A broker rolls, cleans, renames and deletes files: where it did, the range is planned again.
+            again, attempt = self._again(ranges[0]), attempt + 1
+            is_last = attempt + 1 == _ATTEMPTS or _files(again) == _files(ranges)
+            ranges = again
 
-    def _again(self, each: RangeOfLog) -> RangeOfLog | None:
-        """The same range of the log as it is now; None where its files are the same."""
+    def _again(self, each: RangeOfLog) -> list[RangeOfLog]:
+        """The same range of the log as it is now; none where the partition was deleted. Raises DataLoss."""
         of, path = each.log.topic_partition, each.log.reference.partition.path
+        assert of is not None  # a stream has named partitions only
         source = self._options.source._replace(paths=(path,), selection=TopicSelection(), isolation="read-uncommitted")
-        log = LogFollower(StreamOptions(source, EndAt.LOG_END)).look().get(of) if of is not None else None
-        if log is None or log.log.end < each.offsets.stop:
-            return None
-        now = of_task(RangeOfLog(log.log, each.offsets))
-        return None if _files(each) == _files(now) else now
+        follower = LogFollower(StreamOptions(source, EndAt.LOG_END))
+
+        def look(_: bool) -> FollowedLogs:
+            try:
+                return follower.look(now=True)
+            except SourceError as error:
+                if is_directory(path):
+                    raise on_this_host(error) from None
+                return {}
+
+        ranges = self._watch.ranges({of: each.offsets.start}, {of: each.offsets.stop}, look)
+        return [of_task(each) for each in ranges]
 
 
-def _files(each: RangeOfLog) -> list[tuple[str, int]]:
-    """The names and sizes of the log files of a range; the log cleaner puts a smaller file in the place of one."""
-    return [(segment.log.path, segment.log.size) for segment in each.log.reference.partition.segments]
+def _files(ranges: Sequence[RangeOfLog]) -> list[tuple[str, int]]:
+    """The names and sizes of the log files of ranges; the log cleaner puts a smaller file in the place of one."""
+    return [
+        (segment.log.path, segment.log.size) for each in ranges for segment in each.log.reference.partition.segments
+    ]

@@ -20,7 +20,7 @@ from support.growing_partition import GrowingPartition
 from support.spark_stream import StreamQuery, as_json
 
 if TYPE_CHECKING:
-    pass
+    from collections.abc import Callable
 
 pytest.importorskip("pyspark")
 
@@ -318,22 +318,84 @@ def test_a_high_watermark_that_goes_back_is_waited_for(tmp_path: Path) -> None:
     assert query.rest() == [("t", 0, 2, b"c")]
 
 
-def test_files_that_are_renamed_between_planning_and_reading(tmp_path: Path) -> None:
+def test_what_retention_deletes_between_planning_and_reading(tmp_path: Path) -> None:
     log = GrowingPartition(tmp_path, "t", 0)
     log.append(b"a")
     log.roll()
     log.append(b"b")
     log.commit()
     query = StreamQuery(tmp_path, startingOffsets="earliest")
-    with pytest.raises(KdumpError, match=r"segment/missing: offset 0 of t-0 cannot be read.*failOnDataLoss"):
+    words = "Partition t-0 offset was changed from 0 to 1: the records between them were deleted.*failOnDataLoss"
+    with pytest.raises(KdumpError, match=words):
         query.batch(before=log.delete_oldest)
     log.append(b"c")
     log.roll()
     log.append(b"d")
     log.commit()
     loose = StreamQuery(tmp_path, checkpoint={"t": {"0": 1}}, failOnDataLoss="false")
-    with pytest.warns(DamageWarning, match="segment/missing: offsets 1 to 2 of t-0"):
+    with pytest.warns(DamageWarning, match="Partition t-0 offset was changed from 1 to 3") as warned:
         assert loose.batch(before=log.delete_oldest) == [("t", 0, 3, b"d")]
+    assert len(warned) == 1
+
+
+def test_what_is_cut_back_between_planning_and_reading(tmp_path: Path) -> None:
+    log = GrowingPartition(tmp_path, "t", 0)
+    log.append(b"a")
+    log.append(b"b")
+    log.commit()
+    words = "Partition t-0 offset was changed from 2 to 1: the log was cut back"
+    strict = StreamQuery(tmp_path, startingOffsets="earliest")
+    loose = StreamQuery(tmp_path, startingOffsets="earliest", failOnDataLoss="false")
+    ranges = [list(query.reader.partitions({"t": {"0": 0}}, {"t": {"0": 2}})) for query in (strict, loose)]
+    log.truncate(1)
+    with pytest.raises(KdumpError, match=words):
+        list(strict.read(ranges[0][0]))
+    with pytest.warns(DamageWarning, match=words):
+        assert list(loose.read(ranges[1][0])) == [("t", 0, 0, b"a")]
+
+
+def test_a_partition_that_is_deleted_between_planning_and_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kdump.spark.stream_logs._PAUSE_SECONDS", 0)
+
+    def query(name: str, **options: str) -> tuple[StreamQuery, Callable[[], object]]:
+        log = GrowingPartition(tmp_path / name, "t", 0)
+        log.append(b"a")
+        log.commit()
+        gone = tmp_path / name / f"t-0.{'0' * 32}-delete"
+        return StreamQuery(tmp_path / name, startingOffsets="earliest", **options), lambda: log.path.rename(gone)
+
+    words = r"Partitions \[t-0\] have been deleted"
+    strict, delete = query("strict")
+    with pytest.raises(KdumpError, match=f"{words}.*failOnDataLoss"):
+        strict.batch(before=delete)
+    loose, delete = query("loose", failOnDataLoss="false")
+    with pytest.warns(DamageWarning, match=words):
+        assert loose.batch(before=delete) == []
+
+
+@pytest.mark.parametrize("option", ["true", "false"])
+def test_a_segment_that_is_replaced_between_planning_and_reading_is_not_lost(
+    tmp_path: Path, option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a broker puts a cleaned segment in the place of others, a look at the directory can find neither."""
+    partition = GrowingPartition(tmp_path, "t", 0)
+    for value in (b"a", b"b", b"c"):
+        partition.append(value)
+        partition.roll()
+    partition.commit()
+    first, second, *_ = sorted(partition.path.glob("*.log"))
+    hidden = tmp_path / "hidden"
+    hidden.write_bytes(first.read_bytes() + second.read_bytes())
+
+    def hide() -> None:
+        for path in (first, second):
+            path.rename(f"{path}.deleted")
+
+    monkeypatch.setattr("kdump.spark.stream_logs.time.sleep", lambda _: hidden.exists() and hidden.rename(first))
+    query = StreamQuery(tmp_path, startingOffsets="earliest", failOnDataLoss=option)
+    assert [row[3] for row in query.batch(before=hide) or ()] == [b"a", b"b", b"c"]
 
 
 @pytest.mark.parametrize("seed", range(12))
