@@ -36,8 +36,6 @@ from kdump.convert.field_formats import FieldFormat as FieldFormat
 from kdump.convert.log_tables.table_reader import table_reader as table_reader
 from kdump.convert.options import ConvertOptions as ConvertOptions
 from kdump.convert.options import Target as Target
-from kdump.convert.replicas.merge import ReplicasRefused as ReplicasRefused
-from kdump.convert.replicas.merge import ReplicaUse as ReplicaUse
 from kdump.convert.results import ConvertFindings as ConvertFindings
 from kdump.convert.results import ConvertSummary as ConvertSummary
 from kdump.convert.results import ConvertTotals as ConvertTotals
@@ -150,6 +148,8 @@ from kdump.recover.summary import RecoverySummary as RecoverySummary
 from kdump.recover.summary import RecoveryTotals as RecoveryTotals
 from kdump.recover.undo import RunResult as RunResult
 from kdump.recover.undo import UndoFailure as UndoFailure
+from kdump.replicas.merge import ReplicasRefused as ReplicasRefused
+from kdump.replicas.merge import ReplicaUse as ReplicaUse
 from kdump.stat.cleaner_stoppers import CleanerStopper as CleanerStopper
 from kdump.stat.cleaner_stoppers import StopperKind as StopperKind
 from kdump.stat.compaction import CleanableRange as CleanableRange

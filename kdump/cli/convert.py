@@ -352,8 +352,8 @@ def _options(chosen: dict[str, Any]) -> "ConvertOptions":
     from kdump.convert.choice import Choice, Included
     from kdump.convert.field_formats import FieldFormat
     from kdump.convert.options import ConvertOptions
-    from kdump.convert.replicas.merge import ReplicaUse
     from kdump.convert.tables import DEFAULT_COLUMNS
+    from kdump.replicas.merge import ReplicaUse
 
     columns = chosen["columns"]
     target = _target(chosen)

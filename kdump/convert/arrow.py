@@ -10,12 +10,12 @@ import pyarrow as pa
 from kdump.convert.choice import Choice
 from kdump.convert.preparation import PrepareOptions, prepare
 from kdump.convert.records.reader import OnDamage, RecordStream
-from kdump.convert.replicas.merge import ReplicaUse
 from kdump.convert.tables import DEFAULT_COLUMNS, record_schema
 from kdump.errors import SourceError
 from kdump.log.isolation import Isolation
 from kdump.log.log_slice import EVERYTHING, Bounds, SlicedPartition
 from kdump.log.records import DamageWarning
+from kdump.replicas.merge import ReplicaUse
 from kdump.storage.discovery import Paths, discover
 from kdump.storage.walk import MAX_BATCH_BYTES
 from kdump.verify.findings import Severity
@@ -43,7 +43,7 @@ def arrow(
     decides a transaction, also after the end that was asked for; damage that may hold it leaves it undecided. Bytes
     that are no valid batch are skipped: `on_damage` gets each range, and without it the first one gives a
     DamageWarning. A batch with a record that is not valid gives the records before it. Several directories of one
-    topic-partition are copies, which become one log (`replica`, kdump.convert.replicas); where they do not agree, one
+    topic-partition are copies, which become one log (`replica`, kdump.replicas); where they do not agree, one
     cannot be read, or none has an offset, there is a DamageWarning. The reader holds one file open at a time, and makes
     a record batch when it is asked for.
 

@@ -7,11 +7,11 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from kdump.convert.records.swap_segments import with_swap_segments
 from kdump.errors import SourceError
 from kdump.format.java import MAX_INT
 from kdump.format.naming import TopicPartition
 from kdump.log.log_slice import EVERYTHING, Bounds
+from kdump.log.swap_segments import with_swap_segments
 from kdump.storage.copies import topic_id_of
 from kdump.storage.discovery import Found
 from kdump.storage.file_store import absolute, is_directory, parent_of

@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 
 from kdump.convert.choice import Choice
 from kdump.convert.field_formats import FieldFormat
-from kdump.convert.replicas.merge import ReplicaUse
 from kdump.convert.tables import DEFAULT_COLUMNS, RECORDS, VALUE_JSON
 from kdump.format.naming import TopicPartition
 from kdump.log.isolation import Isolation
 from kdump.log.log_slice import EVERYTHING
+from kdump.replicas.merge import ReplicaUse
 from kdump.storage.read_policy import ReadPolicy
 from kdump.storage.walk import MAX_BATCH_BYTES
 

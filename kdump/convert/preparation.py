@@ -4,11 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from kdump.convert.choice import Choice, ChosenCopies, Included, choose
-from kdump.convert.records.batch_order import LeftOutBatch
 from kdump.convert.records.ordered_log import ordered_log
-from kdump.convert.records.swap_segments import swap_findings
-from kdump.convert.replicas.findings import replica_findings
-from kdump.convert.replicas.merge import MergedPartition, MergeOptions, ReplicaUse, merge_replicas
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import NotALog, SourceError
@@ -16,6 +12,10 @@ from kdump.format.naming import Kind
 from kdump.log.batch_location import DamagedRange
 from kdump.log.isolation import last_stable_offset
 from kdump.log.log_slice import SlicedPartition
+from kdump.log.swap_segments import swap_findings
+from kdump.replicas.batch_order import LeftOutBatch
+from kdump.replicas.findings import replica_findings
+from kdump.replicas.merge import MergedPartition, MergeOptions, ReplicaUse, merge_replicas
 from kdump.storage.discovery import Found
 from kdump.storage.partition import Partition
 from kdump.storage.read_policy import ReadPolicy

@@ -12,9 +12,9 @@ from kdump.convert.ranges.known_log import KnownLog, LogKnowledge
 from kdump.convert.ranges.record_times import offset_at_time
 from kdump.convert.ranges.segment_search import numbers_of_segments
 from kdump.convert.ranges.stable_offset import stable_offset
-from kdump.convert.records.offset_ranges import OffsetRange
 from kdump.errors import NotALog, SourceError
 from kdump.format.naming import Kind
+from kdump.replicas.offset_ranges import OffsetRange
 from kdump.spark.source_limits import (
     EARLIEST,
     LATEST,

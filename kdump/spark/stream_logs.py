@@ -14,11 +14,11 @@ from kdump.broker.history import replaced_from
 from kdump.convert.ranges.cutting import RangeOfLog
 from kdump.convert.ranges.known_log import KnownLog
 from kdump.convert.ranges.stable_offset import stable_offset
-from kdump.convert.records.offset_ranges import OffsetRange
 from kdump.errors import SourceError
 from kdump.format.checkpoint import EpochEntry
 from kdump.format.naming import TopicPartition
 from kdump.log.records import DamageWarning
+from kdump.replicas.offset_ranges import OffsetRange
 from kdump.spark.source_limits import SourceOptionError, names
 from kdump.spark.source_losses import DataLoss
 from kdump.spark.source_planning import known_logs

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import kdump
-from kdump.convert.records import copy_batches, ordered_log
+from kdump.convert.records import ordered_log
+from kdump.replicas import copy_batches
 from support import build, oracle
 from support.damage import NotApplicable, damage
 from support.laws import examples

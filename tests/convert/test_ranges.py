@@ -18,12 +18,12 @@ from kdump.convert.ranges.known_log import KnownLog, LogKnowledge
 from kdump.convert.ranges.range_log import following_slices, range_log
 from kdump.convert.ranges.record_times import offset_at_time
 from kdump.convert.ranges.stable_offset import stable_offset
-from kdump.convert.records.offset_ranges import OffsetRange
 from kdump.convert.records.reader import RecordStream
 from kdump.convert.tables import record_schema
 from kdump.errors import SourceError
 from kdump.log.isolation import Isolation, with_markers
 from kdump.log.log import Log
+from kdump.replicas.offset_ranges import OffsetRange
 from kdump.storage.discovery import discover
 from kdump.storage.object_store import object_store
 from kdump.storage.partition import Partition

@@ -17,10 +17,10 @@ import kdump
 from kdump.convert import tables
 from kdump.convert.choice import Choice, Included
 from kdump.convert.records import reader
-from kdump.convert.replicas.merge import ReplicaUse
 from kdump.format.java import java_text
 from kdump.format.naming import topic_partition_of_file
 from kdump.log.records import DamageWarning
+from kdump.replicas.merge import ReplicaUse
 from support import build
 from support.cases import each
 from support.damage import damage

@@ -12,8 +12,8 @@ import kdump
 from kdump.convert.choice import Choice
 from kdump.convert.convert import convert_logs
 from kdump.convert.options import ConvertOptions, Target
-from kdump.convert.records.swap_segments import with_swap_segments
 from kdump.convert.results import ConvertFindings
+from kdump.log.swap_segments import with_swap_segments
 from kdump.verify.findings import Finding, Severity
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"

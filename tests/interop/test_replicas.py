@@ -11,8 +11,8 @@ import kdump
 from interop.clients import Client
 from kdump.convert import tables
 from kdump.convert.records import reader
-from kdump.convert.replicas.findings import replica_findings
-from kdump.convert.replicas.merge import MergedPartition, merge_replicas
+from kdump.replicas.findings import replica_findings
+from kdump.replicas.merge import MergedPartition, merge_replicas
 from kdump.storage.partition import Partition
 
 NAME = "parted-0"

@@ -11,9 +11,9 @@ from kdump.convert.log_options import LogOutputOptions
 from kdump.convert.log_output.conversion import LogConversion
 from kdump.convert.log_output.tasks import LogTarget, convert_to_log
 from kdump.convert.preparation import PreparedPartition
-from kdump.convert.replicas.merge import MergedPartition
 from kdump.errors import SourceError
 from kdump.log.log_slice import EVERYTHING, Bounds, SlicedPartition, whole_log
+from kdump.replicas.merge import MergedPartition
 from support import oracle
 
 

@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from kdump.broker.history import EpochRun, History, history_of
 from kdump.convert.ranges.segment_search import SegmentSearch, has_numbered_segments
-from kdump.convert.records.copy_batches import CopyBatches
-from kdump.convert.replicas.merge import CommonLog, common_log, settle_histories, share_holes
 from kdump.format.batch import Batch
 from kdump.format.naming import TopicPartition
 from kdump.kernel.seek import row
@@ -19,6 +17,8 @@ from kdump.log.batch_location import BatchLocation
 from kdump.log.header_pass import read_headers
 from kdump.log.log_files import base_offset_of
 from kdump.log.log_slice import whole_log
+from kdump.replicas.copy_batches import CopyBatches
+from kdump.replicas.merge import CommonLog, common_log, settle_histories, share_holes
 from kdump.storage.copies import epochs_of
 from kdump.storage.file_store import is_directory, parent_of
 from kdump.storage.offset_checkpoints import CheckpointContext, CheckpointOffsets, read_offset_checkpoints

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from kdump.broker.open_transaction_map import open_transactions_in
 from kdump.convert.ranges.known_log import KnownLog
 from kdump.convert.ranges.range_log import range_log
-from kdump.convert.records.offset_ranges import OffsetRange
 from kdump.errors import SourceError
 from kdump.log.isolation import last_stable_offset
+from kdump.replicas.offset_ranges import OffsetRange
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
 from kdump.storage.walk import MAX_BATCH_BYTES
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kdump.convert.records.batch_order import LeftOutBatch, ordered, unordered_findings
-from kdump.convert.records.copy_batches import CopyBatches, IndexRange
 from kdump.log.batch_location import DamagedRange
 from kdump.log.header_pass import is_compacted, read_headers
 from kdump.log.log_slice import HIGHEST, LOWEST, HeaderPass, LogSlice, SlicedPartition
+from kdump.replicas.batch_order import LeftOutBatch, ordered, unordered_findings
+from kdump.replicas.copy_batches import CopyBatches, IndexRange
 from kdump.verify.checks import offsets, segments
 from kdump.verify.findings import Finding
 

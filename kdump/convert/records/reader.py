@@ -5,7 +5,6 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from kdump.convert.records.batch_order import LeftOutBatch
 from kdump.convert.records.ordered_log import ordered_log
 from kdump.convert.records.outcome_ranges import OutcomeRange, OutcomeRanges
 from kdump.convert.tables import LARGEST_DATA, USUAL_ROOM, RecordBuffers, Room
@@ -25,6 +24,7 @@ from kdump.log.log_slice import (
     walk_of_slice,
 )
 from kdump.log.records import DamageWarning
+from kdump.replicas.batch_order import LeftOutBatch
 from kdump.storage.partition import LogFile
 from kdump.storage.read_policy import ReadPolicy, open_file
 from kdump.storage.records import payload_of

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kdump.convert.records.copy_batches import CopyBatches, IndexRange
-from kdump.convert.records.offset_ranges import OffsetRange, united, without
 from kdump.kernel.results import NO_VALUE
 from kdump.recover.salvage.batch_span import BatchSpan
 from kdump.recover.salvage.file_batches import BatchFile, sorted_files
 from kdump.recover.salvage.offset_order import LogName, in_order
 from kdump.recover.salvage.offset_support import OffsetSupport
 from kdump.recover.salvage.rising_chain import uncontradicted
+from kdump.replicas.copy_batches import CopyBatches, IndexRange
+from kdump.replicas.offset_ranges import OffsetRange, united, without
 from kdump.storage.partition import Partition
 from kdump.verify.findings import CATALOGUE, Finding, FindingData, Severity
 

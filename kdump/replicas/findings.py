@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kdump.convert.replicas.merge import MergedPartition
+from kdump.replicas.merge import MergedPartition
 from kdump.verify.findings import CATALOGUE, Finding, FindingData
 
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 from typing import Final, NamedTuple
 
-from kdump.convert.records.copy_batches import CopyBatches, IndexRange
-from kdump.convert.records.offset_ranges import OffsetRange, united
-from kdump.convert.replicas.replica_copy import ReplicaCopy, Stretch, is_same, is_same_block, part_of
 from kdump.format.batch import Batch
 from kdump.format.record import Record
 from kdump.kernel.seek import row
+from kdump.replicas.copy_batches import CopyBatches, IndexRange
+from kdump.replicas.offset_ranges import OffsetRange, united
+from kdump.replicas.replica_copy import ReplicaCopy, Stretch, is_same, is_same_block, part_of
 from kdump.storage.records import open_batch, records
 from kdump.storage.source import InputFile, reader_of
 

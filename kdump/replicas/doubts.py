@@ -7,8 +7,8 @@ or stands before damage.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kdump.convert.records.copy_batches import IndexRange
-from kdump.convert.replicas.replica_copy import ReplicaCopy, is_same, unmatched
+from kdump.replicas.copy_batches import IndexRange
+from kdump.replicas.replica_copy import ReplicaCopy, is_same, unmatched
 
 _MOST_UNMATCHED: Final = 1 << 20
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kdump.broker.history import EpochRun, History, history_of
-from kdump.convert.records.batch_order import LeftOutBatch, ordered
-from kdump.convert.records.copy_batches import CopyBatches, IndexRange, PositionRange
-from kdump.convert.records.offset_ranges import OffsetRange, common
 from kdump.log.header_pass import checkpoint_context
+from kdump.replicas.batch_order import LeftOutBatch, ordered
+from kdump.replicas.copy_batches import CopyBatches, IndexRange, PositionRange
+from kdump.replicas.offset_ranges import OffsetRange, common
 from kdump.storage.copies import epochs_of
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import Partition

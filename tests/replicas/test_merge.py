@@ -16,9 +16,9 @@ import kdump
 from kdump.convert import tables
 from kdump.convert.records import reader
 from kdump.convert.records.ordered_log import ordered_log
-from kdump.convert.replicas.findings import replica_findings
-from kdump.convert.replicas.merge import MergedPartition, MergeOptions, ReplicasRefused, ReplicaUse, merge_replicas
 from kdump.log.isolation import last_stable_offset
+from kdump.replicas.findings import replica_findings
+from kdump.replicas.merge import MergedPartition, MergeOptions, ReplicasRefused, ReplicaUse, merge_replicas
 from kdump.storage.partition import Partition
 from support import build, finding_rules, oracle
 from support.damage import NotApplicable, batches, damage
