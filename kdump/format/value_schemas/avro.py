@@ -1,15 +1,30 @@
 """Avro values as JSON values, read by fastavro.
 
 Records are objects in the order of their fields, enums their symbols, unions the value of their branch. Bytes and fixed
-are bytes. Of the logical types, a decimal becomes a string in plain notation; the others stay what is stored: times and
-dates are numbers in the unit of their type (milliseconds, microseconds, days), a UUID is a string.
+are bytes. Of the logical types, those that are stored as bytes become readable: a decimal is a string in plain
+notation, a UUID a string, a duration an object. The others stay what is stored, as in Avro's own JSON encoding: times
+and dates are numbers in the unit of their type (milliseconds, microseconds, days).
+
+A value whose schema is the type bytes and nothing more is those bytes, without the length that Avro's binary encoding
+puts in front: so write and read Confluent's serializers (AbstractKafkaAvroDeserializer).
+
+    duration: fixed of 12 bytes
+    ====== ====== ==================================
+    byte   type   field (little-endian)
+    ====== ====== ==================================
+    0      u32    months
+    4      u32    days
+    8      u32    milliseconds
+    ====== ====== ==================================
 """
 
 import io
 import json
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator, Mapping
 from math import log10
 from typing import TYPE_CHECKING, Any, Final, cast
+from uuid import UUID
 
 from kdump.format.value_schemas.avro_bounds import MAX_DECIMAL_BYTES, AvroBounds
 from kdump.format.value_schemas.json_values import json_like
@@ -26,6 +41,8 @@ _WRAPPER: Final = "kdump_value"
 _PRECISION: Final = 3 * MAX_DECIMAL_BYTES
 """More digits than a decimal of so many bytes has."""
 _LARGEST_FIXED: Final = 64
+_UUID_SIZE: Final = 16
+_DURATION: Final = struct.Struct("<III")
 
 
 class AvroReader:
@@ -33,12 +50,15 @@ class AvroReader:
 
     def __init__(self, schema: ValueSchema) -> None:
         from fastavro import parse_schema  # of the extra `schemas`
+        from fastavro.read import LOGICAL_READERS
 
+        LOGICAL_READERS.update(_OWN_READERS)
         named: dict[str, dict[Any, Any]] = {}
         for each in schema.references:
             parse_schema(cast("dict[str, Any]", _type_of(each.text)), named)
         written = _type_of(schema.text)
         self.name = _name_of(written)
+        self._is_bytes = (written.get("type") if isinstance(written, dict) else written) == "bytes"
         # A record of one field is encoded as the field. As a record, any type brings its named types along.
         record = {"type": "record", "name": _WRAPPER, "fields": [{"name": "value", "type": written}]}
         self._schema = parse_schema(record, named)
@@ -50,6 +70,7 @@ class AvroReader:
         """The value. Raises SchemaProblem, or an error of fastavro, for bytes that are no value of the schema."""
         from fastavro import schemaless_reader
 
+        data = _with_length(data) if self._is_bytes else data
         self._bounds.check(data)
         stream = io.BytesIO(data)
         found = schemaless_reader(stream, self._schema, None)
@@ -57,6 +78,33 @@ class AvroReader:
             raise SchemaProblem(f"{left} bytes are left after the value")
         assert isinstance(found, dict)
         return json_like(found["value"])
+
+
+def _with_length(data: bytes) -> bytes:
+    """The bytes as Avro encodes the type bytes: behind their number, a zigzag varint."""
+    number, front = 2 * len(data), bytearray()
+    while number > 0x7F:
+        front.append(number & 0x7F | 0x80)
+        number >>= 7
+    front.append(number)
+    return bytes(front) + data
+
+
+def _uuid_of(data: bytes, *_: object) -> str:
+    return str(UUID(bytes=data))
+
+
+def _duration_of(data: bytes, *_: object) -> Mapping[str, int]:
+    months, days, milliseconds = _DURATION.unpack(data)
+    return {"months": months, "days": days, "milliseconds": milliseconds}
+
+
+_OWN_TYPES: Final = {"uuid": (_UUID_SIZE, "kdump-uuid"), "duration": (_DURATION.size, "kdump-duration")}
+"""The size and the name, among fastavro's logical types, of the logical types of a fixed that kdump itself reads."""
+_OWN_READERS: Final[Mapping[str, Callable[..., object]]] = {
+    "fixed-kdump-uuid": _uuid_of,
+    "fixed-kdump-duration": _duration_of,
+}
 
 
 def _type_of(text: str) -> "JsonValue":
@@ -77,6 +125,9 @@ def _reduced(schema: "JsonValue", depth: int) -> "JsonValue":
             found = {name: _reduced(each, depth - 1) for name, each in schema.items() if name not in _NOT_READ}
             if schema.get("logicalType") == "decimal" and schema.get("type") in ("bytes", "fixed"):
                 found.update(_decimal(schema))
+            elif schema.get("type") == "fixed" and isinstance(logical := schema.get("logicalType"), str):
+                size, name = _OWN_TYPES.get(logical, (None, ""))
+                found.update({"logicalType": name} if schema.get("size") == size else {})
             return found
         case list():
             return [_reduced(each, depth - 1) for each in schema]
