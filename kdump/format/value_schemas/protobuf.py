@@ -8,15 +8,17 @@ value has no form in JSON, its fields. Any has its fields type_url and value. Gr
 full name in brackets, and unknown fields are left out.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.format.value_schemas.json_values import json_like
 from kdump.format.value_schemas.schemas import MAX_DEPTH, SchemaProblem
+from kdump.format.value_schemas.stored_protobuf import is_implied
 from kdump.format.value_schemas.wire_format import MessagePath, message_path
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
+    from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
     from google.protobuf.message import Message
 
     from kdump.format.json_types import FieldValue
@@ -37,12 +39,13 @@ class ProtobufReader:
     def __init__(self, descriptors: bytes) -> None:
         from google.protobuf import descriptor_pb2, descriptor_pool  # of the extra `schemas`
 
-        files = descriptor_pb2.FileDescriptorSet.FromString(descriptors).file
-        pool = descriptor_pool.DescriptorPool()
-        for each in files:
-            pool.AddSerializedFile(each.SerializeToString())
-        self._names = [message.name for message in files[-1].message_type]
-        self._file = pool.FindFileByName(files[-1].name)
+        files = {each.name: each for each in descriptor_pb2.FileDescriptorSet.FromString(descriptors).file}
+        self._pool = descriptor_pool.DescriptorPool()
+        for each in files.values():
+            self._pool.AddSerializedFile(each.SerializeToString())
+        self._file = each
+        if _is_wrapper(self._file):
+            self._file = files[self._file.dependency[0]]
         self._classes: dict[tuple[int, ...], type[Message]] = {}
 
     def read(self, indexes: bytes, payload: bytes, *, in_header: bool) -> tuple[str, "FieldValue"]:
@@ -60,15 +63,30 @@ class ProtobufReader:
         return self._classes[path.indexes]
 
     def _descriptor_of(self, indexes: Sequence[int]) -> "Descriptor":
-        names, found = self._names, None
+        # Some clients count the messages behind `map<>`, too, for which Confluent's registry and Java client have none.
+        names = self._names_at(indexes, with_implied=False) or self._names_at(indexes, with_implied=True)
+        if not names:
+            raise SchemaProblem(f"the schema has no message with the indexes {', '.join(map(str, indexes))}")
+        package = [self._file.package] if self._file.package else []
+        return self._pool.FindMessageTypeByName(".".join([*package, *names]))
+
+    def _names_at(self, indexes: Sequence[int], *, with_implied: bool) -> list[str]:
+        """The name of the message and of those around it; none where there is no such message."""
+        messages: Iterable[DescriptorProto] = self._file.message_type
+        names = []
         for index in indexes:
-            if index >= len(names):
-                raise SchemaProblem(f"the schema has no message with the indexes {', '.join(map(str, indexes))}")
-            types = self._file.message_types_by_name if found is None else found.nested_types_by_name
-            found = types[names[index]]
-            names = [each.name for each in found.nested_types if not each.GetOptions().map_entry]
-        assert found is not None
-        return found
+            counted = [each for each in messages if with_implied or not is_implied(each)]
+            if index >= len(counted) or counted[index].options.map_entry:
+                return []
+            names.append(counted[index].name)
+            messages = counted[index].nested_type
+        return names
+
+
+def _is_wrapper(file: "FileDescriptorProto") -> bool:
+    """Whether the file has nothing but a public import: then message indexes are those of the imported file."""
+    own = (*file.message_type, *file.enum_type, *file.service, *file.extension)
+    return not own and list(file.public_dependency) == [0] and len(file.dependency) == 1
 
 
 def _value_of(message: "Message", depth: int) -> object:

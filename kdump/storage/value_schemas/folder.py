@@ -27,13 +27,11 @@ from kdump.format.value_schemas.schemas import (
     SchemaProblem,
     ValueSchema,
 )
+from kdump.format.value_schemas.stored_protobuf import COMMENT_OR_STRING
 from kdump.storage.file_store import names_in, open_source
 
 _TYPES: Final = {".avsc": AVRO, ".proto": PROTOBUF, ".json": JSON}
-_COMMENT_OR_STRING: Final = re.compile(
-    r"//[^\n]*|/\*.*?(?:\*/|\Z)|(\"(?:[^\"\\\n]|\\.)*\"?|'(?:[^'\\\n]|\\.)*'?)", re.DOTALL
-)
-"""Also those that do not end: from each one on, a search for its end would read all of the text."""
+_COMMENT_OR_STRING: Final = re.compile(COMMENT_OR_STRING, re.DOTALL)
 _IMPORT: Final = re.compile(r"(?<![\w.])import(?:\s*(?:public|weak|option))?\s*[\"']([^\"'\\\n]+)[\"']\s*;")
 _BUILT_IN: Final = "google/protobuf/"
 """The compiler has these files itself."""

@@ -1,4 +1,7 @@
-"""Compiles Protobuf schemas in a process of its own, which has bounds of time and memory."""
+"""Compiles Protobuf schemas in a process of its own, which has bounds of time and memory.
+
+The files of google/type come from the package googleapis-common-protos, where it is installed.
+"""
 
 import os
 import subprocess
@@ -8,6 +11,7 @@ from typing import Final
 
 from kdump.errors import reason
 from kdump.format.value_schemas.schemas import SchemaProblem, ValueSchema
+from kdump.format.value_schemas.stored_protobuf import descriptor_set, is_serialized, with_option, without_option
 
 TIME_LIMIT_S: Final = 20
 _MEMORY_BYTES: Final = 2 << 30
@@ -15,6 +19,7 @@ _MOST_FAILURES: Final = 8
 """So many time-outs end all compilation: each one costs the whole time limit."""
 _LARGEST_RESULT: Final = 16 << 20
 _OWN_FILE: Final = "kdump-value-schema.proto"
+_STORED: Final = "kdump-stored"
 _LONGEST_NAME: Final = 200
 _WITHOUT_REFERENCE: Final = {
     "confluent/meta.proto": (
@@ -31,6 +36,10 @@ _WITHOUT_REFERENCE: Final = {
         'syntax = "proto3"; package confluent.type;'
         " message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }"
     ),
+    "confluent/type/variant.proto": (
+        'syntax = "proto3"; package confluent.type; message Variant { bytes metadata = 1; bytes value = 2; }'
+    ),
+    "confluent/types/decimal.proto": 'syntax = "proto3"; import public "confluent/type/decimal.proto";',
 }  # fmt: skip
 """Files that schemas import without a reference: a registry has them itself, as it has those of google/protobuf."""
 _PROGRAM: Final = f"""
@@ -40,6 +49,11 @@ resource.setrlimit(resource.RLIMIT_AS, ({_MEMORY_BYTES}, {_MEMORY_BYTES}))
 import grpc_tools
 from grpc_tools import protoc
 types = os.path.join(os.path.dirname(grpc_tools.__file__), "_proto")
+from importlib.util import find_spec
+common = find_spec("google.type")
+if common is not None and not os.path.lexists("google/type"):
+    os.makedirs("google", exist_ok=True)
+    os.symlink(next(iter(common.submodule_search_locations)), "google/type")
 sys.exit(protoc.main(["protoc", *sys.argv[1:], "-I" + types, "{_OWN_FILE}"]))
 """
 
@@ -56,24 +70,25 @@ class Protoc:
         if self._failures == _MOST_FAILURES:
             raise SchemaProblem("not compiled: too many schemas were not compiled in time")
         names = [_checked(each.name) for each in schema.references]
+        if len(set(names)) < len(names):
+            raise SchemaProblem("it imports two files of one name")
+        known = {name: text for name, text in _WITHOUT_REFERENCE.items() if name not in names}
+        files = {_OWN_FILE: schema.text, **{each.name: each.text for each in schema.references}, **known}
+        serialized = {name: text for name, text in files.items() if is_serialized(text)}
         try:
             with tempfile.TemporaryDirectory(prefix="kdump-") as folder:
-                texts = (of.text for of in schema.references)
-                known = [each for each in _WITHOUT_REFERENCE.items() if each[0] not in names]
-                for name, text in [(_OWN_FILE, schema.text), *zip(names, texts, strict=True), *known]:
-                    path = os.path.join(folder, name)
-                    os.makedirs(os.path.dirname(path), exist_ok=True)
-                    with open(path, "x", encoding="utf-8", errors="replace") as file:
-                        file.write(text)
-                return self._compiled(folder)
-        except FileExistsError:
-            raise SchemaProblem("it imports two files of one name") from None
+                for name, text in files.items():
+                    if name not in serialized:
+                        _write(folder, name, without_option(text).encode("utf-8", "replace"))
+                _write(folder, _STORED, descriptor_set(serialized) if serialized else b"")
+                return with_option(self._compiled(folder), is_own_serialized=_OWN_FILE in serialized)
         except OSError as error:
             raise SchemaProblem(f"it could not be compiled: {reason(error)}") from None
 
     def _compiled(self, folder: str) -> bytes:
         result = os.path.join(folder, "kdump-descriptors")
         arguments = ["--include_imports", f"--descriptor_set_out={result}", f"-I{folder}"]
+        arguments.append(f"--descriptor_set_in={os.path.join(folder, _STORED)}")
         try:
             done = subprocess.run(
                 [sys.executable, "-P", "-c", _PROGRAM, *arguments],
@@ -96,10 +111,19 @@ class Protoc:
             return file.read()
 
 
+def _write(folder: str, name: str, data: bytes) -> None:
+    path = os.path.join(folder, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "xb") as file:
+        file.write(data)
+
+
 def _message(lines: list[str]) -> str:
     """The first line of protoc about the schema; the last one of an interpreter that failed."""
     errors = [line for line in lines if ".proto:" in line]
-    return (errors or lines[-1:] or ["it ended without a message"])[0][:300].removeprefix(f"{_OWN_FILE}:")
+    found = (errors or lines[-1:] or ["it ended without a message"])[0][:300].removeprefix(f"{_OWN_FILE}:")
+    is_common = found.startswith("google/type/") and found.endswith(": File not found.")
+    return f"{found} It is in the package googleapis-common-protos" if is_common else found
 
 
 def _checked(name: str) -> str:
