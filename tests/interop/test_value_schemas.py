@@ -6,7 +6,6 @@ import json
 from base64 import b64encode
 from pathlib import Path
 from types import ModuleType
-from uuid import UUID
 
 from support.command_runs import run_inside
 from support.schema_values import (
@@ -15,6 +14,7 @@ from support.schema_values import (
     LINE_PATH,
     ORDER_BYTES,
     ORDER_DATA,
+    ORDER_GUID,
     REGISTRY,
     Pair,
     registered,
@@ -23,13 +23,12 @@ from support.schema_values import (
 
 HERE = Path(__file__).resolve().parent
 TOPICS = HERE.parents[1] / "fixtures" / "make" / "Topics.java"
-GUID = UUID("7a0ea5cc-7a4f-4a3c-9f0e-3c1b5a1d2e4f")
 COMPACTED = "_schemas:1:cleanup.policy=compact,segment.bytes=1048576,min.cleanable.dirty.ratio=0.01,segment.ms=500"
 VALUES: list[tuple[bytes | None, list[tuple[str, bytes]]]] = [
     (wire(1, ORDER_BYTES), []),
     (wire(3, LINE_PATH + LINE_BYTES), []),
     (wire(4, b'{"a":1}'), []),
-    (ORDER_BYTES, [("__value_schema_id", b"\1" + GUID.bytes)]),
+    (ORDER_BYTES, [("__value_schema_id", b"\1" + ORDER_GUID.bytes)]),
     (wire(5, b"\2a"), []),
     (None, []),
 ]
@@ -57,7 +56,7 @@ def test_values_on_the_disk_of_a_broker(kafka: ModuleType, tmp_path: Path) -> No
             found = [json.loads(line) for line in ran.lines if '"type":"record"' in line]
             decoded = [record["value_decoded"] and record["value_decoded"]["data"] for record in found]
             assert decoded == [ORDER_DATA, LINE_DATA, {"a": 1}, ORDER_DATA, None, None]
-            assert found[3]["value_decoded"]["schema_guid"] == str(GUID)
+            assert found[3]["value_decoded"]["schema_guid"] == str(ORDER_GUID)
             assert "schema 5 was deleted for good" in found[4]["decode_problem"] or stopped
             if not stopped:
                 broker.stop()

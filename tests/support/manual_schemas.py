@@ -8,11 +8,11 @@ SCHEMAS: Final = (
     (
         "--schemas decodes keys and values that were written with the serializers of a schema registry: a magic byte 0 "
         "and the 4 bytes of the id of the schema stand in front, or the headers __key_schema_id and __value_schema_id "
-        "have a magic byte 1 and the 16 bytes of the GUID. No registry is asked. The schemas come from DIR, or with "
-        "auto from the topic _schemas, whose directory _schemas-0 lies beside that of the topic-partition. DIR is a "
-        "folder with schema files, a copy of the directory _schemas-0 (the topic may have another name), or a log "
-        "directory that holds it. Of each key of the topic the last value counts; a schema that was deleted, but not "
-        "for good, can still be read."
+        "have a magic byte 1 and the 16 bytes of the GUID, which is the MD5 of what the registry stores of the schema. "
+        "No registry is asked. The schemas come from DIR, or with auto from the topic _schemas, whose directory "
+        "_schemas-0 lies beside that of the topic-partition. DIR is a folder with schema files, a copy of the "
+        "directory _schemas-0 (the topic may have another name), or a log directory that holds it. Of each key of the "
+        "topic the last value counts; a schema that was deleted, but not for good, can still be read."
     ),
     (
         "Files of a folder are named after the id or the GUID: 12.avsc is Avro, 12.proto Protobuf, 12.json JSON "
@@ -22,10 +22,10 @@ SCHEMAS: Final = (
     (
         "A decoded value is JSON. Bytes are a string where they are valid UTF-8, else an object with their base64; "
         "--bytes chooses another form. NaN and the infinities are the strings NaN, Infinity and -Infinity. Avro: a "
-        "union is the value of its branch; a decimal is a string; of the other logical types the stored value is "
-        "shown, so that times and dates are numbers in the unit of their type. Protobuf: only fields that are set; "
-        "64-bit integers are numbers; Timestamp, Duration, FieldMask, wrappers and Struct are as in Protobuf's JSON "
-        "mapping. JSON Schema: the JSON itself. Values are not validated."
+        "union is the value of its branch; decimals and UUIDs are strings, a duration is an object with months, days "
+        "and milliseconds; dates, times and timestamps stay numbers in the unit of their type, as in Avro's own JSON "
+        "encoding. Protobuf: only fields that are set; 64-bit integers are numbers; Timestamp, Duration, FieldMask, "
+        "wrappers and Struct are as in Protobuf's JSON mapping. JSON Schema: the JSON itself. Values are not validated."
     ),
     (
         "A value that cannot be decoded is shown as it is, with the reason, which names the schema: an unknown id, "
@@ -33,7 +33,8 @@ SCHEMAS: Final = (
         "arrays can lie), more than 8 MiB. A key without a known schema is no problem. Protobuf schemas are compiled "
         "in a process of their own, for at most 20 seconds. Records of Kafka's internal topics, of _schemas, of "
         "control batches and of damaged batches are not decoded with schemas. The Python packages are fastavro, "
-        "protobuf and grpcio-tools: pip install 'kdump[schemas]'. Without them the id of the schema is shown."
+        "protobuf, grpcio-tools and, for imports of google/type, googleapis-common-protos: pip install "
+        "'kdump[schemas]'. Without them the id of the schema is shown."
     ),
     (
         "--decode NAME calls a decoder of your own for each value: an entry point of an installed Python package in "

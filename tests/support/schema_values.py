@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import md5
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -27,6 +28,8 @@ ORDER: dict[str, Any] = {
 }
 ORDER_BYTES = b"\x0e\x02\x06ann\x04\x04\xce\x80\xa0\xab\xfe\xf9b"
 ORDER_DATA = {"id": 7, "who": "ann", "price": "12.30", "at": 1_700_000_000_000}
+ORDER_GUID = UUID(bytes=md5(json.dumps(ORDER).encode()).digest())
+"""A GUID is the MD5 of the schema, and of more where it has more."""
 MONEY_PROTO = 'syntax = "proto3"; package common; message Money { int64 units = 1; string currency = 2; }'
 LINE_PROTO = """syntax = "proto3";
 package shop;
@@ -96,13 +99,11 @@ def registered(
     schema: str,
     schema_type: str | None = None,
     references: Sequence[Mapping[str, Any]] = (),
-    guid: str | None = None,
     *,
     deleted: bool = False,
 ) -> Pair:
     """The record of a schema, as a registry writes it."""
     value: dict[str, Any] = {"subject": subject, "version": version, "id": schema_id}
-    value |= {"guid": guid} if guid else {}
     value |= {"schemaType": schema_type} if schema_type else {}
     value |= {"references": list(references)} if references else {}
     value |= {"schema": schema, "deleted": deleted}
@@ -117,7 +118,7 @@ def key_of(subject: str, version: int) -> bytes:
 REGISTRY: list[Pair] = [
     (b'{"keytype":"NOOP","magic":0}', None),
     (b'{"keytype":"CONFIG","subject":null,"magic":0}', b'{"compatibilityLevel":"FULL"}'),
-    registered("orders-value", 1, 1, json.dumps(ORDER), guid="7a0ea5cc-7a4f-4a3c-9f0e-3c1b5a1d2e4f"),
+    registered("orders-value", 1, 1, json.dumps(ORDER)),
     registered("common/money.proto", 1, 2, MONEY_PROTO, "PROTOBUF"),
     registered(
         "lines-value",

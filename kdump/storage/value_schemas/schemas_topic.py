@@ -7,8 +7,8 @@ The topic is compacted and has one partition. Keys and values are JSON; the last
     ======================================================  ==================================================
     {"keytype":"SCHEMA","subject":…,"version":…,"magic":1}  subject, version, id, schema (text), schemaType
                                                             (AVRO without it), references (name, subject and
-                                                            version of each), guid (of newer registries),
-                                                            deleted; null: deleted for good
+                                                            version of each), metadata, ruleSet, md5, deleted;
+                                                            null, of Karapace nothing: deleted for good
     {"keytype":"CONFIG"|"MODE"|"DELETE_SUBJECT"|"NOOP" …}   nothing that decoding needs
     ======================================================  ==================================================
 
@@ -24,6 +24,7 @@ from uuid import UUID
 
 from kdump.errors import SourceError, reason
 from kdump.format.naming import Kind, base_offset_of, kind_of, plain_name
+from kdump.format.value_schemas.schema_guid import guid_of
 from kdump.format.value_schemas.schemas import AVRO, MAX_REFERENCES, NamedSchema, SchemaProblem, ValueSchema
 from kdump.storage.file_store import names_in, open_source
 from kdump.storage.log_walk import walk_of
@@ -51,7 +52,7 @@ class _Registered(NamedTuple):
     """The value of a schema; `references` are names and the versions that they stand for."""
 
     schema_id: int
-    guid: str | None
+    guid: str
     schema_type: str
     text: str
     references: tuple[tuple[str, SchemaVersion], ...]
@@ -76,8 +77,7 @@ class TopicSchemas:
             known = self._ids.get(found.schema_id)
             if known is None or (_context(known.subject) and not _context(version.subject)):
                 self._ids[found.schema_id] = version
-            if found.guid is not None:
-                self._guids.setdefault(found.guid.lower(), version)
+            self._guids.setdefault(found.guid, version)
 
     def __len__(self) -> int:
         return len(self._versions)
@@ -132,7 +132,7 @@ class TopicSchemas:
         version = _version(named)
         if version is None:
             return
-        if value is None:
+        if not value:
             gone = self._versions.pop(version, None)
             if gone is not None:
                 self._deleted[gone.schema_id] = version
@@ -168,12 +168,12 @@ def _version(fields: "JsonObject") -> SchemaVersion | None:
 
 
 def _registered(fields: "JsonObject") -> _Registered | None:
-    schema_type, guid, references = fields.get("schemaType"), fields.get("guid"), fields.get("references")
+    schema_type, references = fields.get("schemaType"), fields.get("references")
     match fields:
         case {"id": int(schema_id), "schema": str(text)}:
             return _Registered(
                 schema_id,
-                guid if isinstance(guid, str) else None,
+                guid_of(fields),
                 schema_type if isinstance(schema_type, str) else AVRO,
                 text,
                 tuple(_named_versions(references if isinstance(references, list) else [])),
