@@ -195,7 +195,7 @@ def dump_log(
     holds = naming.log_of_records(file.path)
     decoder = decoder_for(holds, options)
     value_decoder = yield from value_decoder_for(file.path, holds, options)
-    if decoder is not None or value_decoder is not None:
+    if value_decoder is not None:
         options = options._replace(runs=False)
     yield FileBegin(file, topic_partition, read, decoder, value_decoder)
     messages = MessageRange(0, file.kind, file.base_offset, source)

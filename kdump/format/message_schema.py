@@ -93,7 +93,8 @@ _REFUSED: Final = "(refused)"
 _PLAIN: Final = frozenset((*_NUMBERS, "bool", "float64", "uuid", "string", "bytes"))
 
 
-def _is_struct(field: FieldSchema) -> bool:
+def is_struct(field: FieldSchema) -> bool:
+    """Whether the values of a field are structs."""
     return field.type not in _PLAIN
 
 
@@ -149,7 +150,7 @@ def _struct_reader(
 ) -> StructRead:
     """What reads a struct in a version: first its fields, then the tagged ones."""
     if refuses_structs:
-        fields = tuple(each._replace(type=_REFUSED) if _is_struct(each) else each for each in fields)
+        fields = tuple(each._replace(type=_REFUSED) if is_struct(each) else each for each in fields)
     present = [field for field in fields if field.versions.includes(version)]
     tags = {field.tag: field for field in fields if field.tag >= 0}
     readers: dict[int, FieldRead] = {}
@@ -169,7 +170,7 @@ def _struct_reader(
         return read_plain
     for tag in tags:
         readers.setdefault(tag, partial(_refuse_tag, tag, version))
-    defaults = {tag: _default(message, field, version) for tag, field in tags.items()}
+    defaults = {tag: default_of(message, field, version) for tag, field in tags.items()}
     order = [(field.name, field.tag if field.tagged.includes(version) else -1) for field in present]
 
     def read_with_tags(reader: FieldReader) -> dict[str, FieldValue]:
@@ -194,7 +195,7 @@ def _refuse_tag(tag: int, version: int, _reader: FieldReader) -> FieldValue:
     )
 
 
-def _struct_fields(message: MessageSchema, field: FieldSchema) -> tuple[FieldSchema, ...]:
+def struct_fields(message: MessageSchema, field: FieldSchema) -> tuple[FieldSchema, ...]:
     """The fields of the structs of a field, which stand below it, below another field of the type, or by themselves."""
     return field.fields or message.structs.get(field.type) or _by_type(message.fields, field.type)
 
@@ -254,14 +255,14 @@ def _element_reader(message: MessageSchema, field: FieldSchema, version: int) ->
             return lambda reader: reader.binary(name)
         case str() if field.type == _REFUSED:
             return partial(_refuse_struct, field.name)
-    return _struct_reader(message, _struct_fields(message, field), version)
+    return _struct_reader(message, struct_fields(message, field), version)
 
 
 def _refuse_struct(name: str, _reader: FieldReader) -> FieldValue:
     raise MalformedField(f"{name} is of an unknown version", f"Can't read {name} in this version")
 
 
-def _default(message: MessageSchema, field: FieldSchema, version: int) -> FieldValue:
+def default_of(message: MessageSchema, field: FieldSchema, version: int) -> FieldValue:
     """The value of a field that is not in a message."""
     if field.default == "null":
         return None
@@ -280,9 +281,9 @@ def _default(message: MessageSchema, field: FieldSchema, version: int) -> FieldV
             return field.default
         case "bytes":
             return b""
-    fields = _struct_fields(message, field)
+    fields = struct_fields(message, field)
     return {
-        each.name: _default(message, each, version)
+        each.name: default_of(message, each, version)
         for each in fields
         if each.versions.includes(version) and not each.tagged.includes(version)
     }

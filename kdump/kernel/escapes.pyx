@@ -66,6 +66,7 @@ _fill()
 
 
 cdef int learn(uint32_t page) except -1:
+    """Find out which of 256 code points can be printed: what PAGE asks for."""
     cdef uint32_t i
     for i in range(256):
         if chr(page << 8 | i).isprintable():
@@ -159,6 +160,22 @@ cdef int escaped(Out *o, uint8_t **to, const uint8_t **at, const uint8_t *end, c
     at[0] = p
     to[0] = q
     return status
+
+
+cdef uint8_t *put_escaped(Out *o, uint8_t *q, const uint8_t *p, const uint8_t *end, const uint8_t *limit, int style,
+                          bint *well) except NULL:
+    cdef uint32_t point = 0
+    cdef int status = PAGE
+    while status == PAGE:
+        status = escaped(o, &q, &p, end, limit, style, &point)
+        if status == PAGE:
+            learn(point >> 8)
+    if status == DONE or status == MALFORMED:
+        well[0] = status == DONE
+        q = reserve(o, q, 0)
+        if q != NULL:
+            return q
+    raise MemoryError
 
 
 cdef bint is_utf8(const uint8_t *p, const uint8_t *end) noexcept nogil:

@@ -10,6 +10,10 @@ static const uint8_t KD_PAIRS[] =
     "585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
 static const uint8_t KD_HEX[] = "0123456789abcdef";
 
+/* The times that are written are between these seconds: from 0001-01-01 on, before 10000-01-01. */
+#define KD_FIRST_SECOND ((int64_t)-62135596800LL)
+#define KD_STOP_SECOND ((int64_t)253402300800LL)
+
 static inline uint64_t kd_word(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 
 static inline int kd_digits(uint64_t number) {

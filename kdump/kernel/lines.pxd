@@ -1,4 +1,4 @@
-"""What writes text into a buffer: for lines.pyx, escapes.pyx, row_lines.pyx and json_text.pyx."""
+"""What writes text into a buffer: for lines.pyx, messages.pyx, escapes.pyx, row_lines.pyx and json_text.pyx."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc
@@ -12,6 +12,7 @@ cdef extern from "lines.h" nogil:
     uint64_t kd_word(const uint8_t *p)
     const uint8_t *KD_PAIRS
     const uint8_t *KD_HEX
+    int64_t KD_FIRST_SECOND, KD_STOP_SECOND
 
 cdef enum:
     STRETCH = 1 << 16   # bytes of a field to reserve room for at once
@@ -22,6 +23,12 @@ cdef enum:
     JSON
     PRINTABLE
     RAW
+
+    # How binary fields are written.
+    AUTO = 0
+    BASE64
+    HEX
+    UTF8
 
     # The results of writing a field.
     DONE = 0
@@ -163,3 +170,63 @@ cdef inline uint8_t *put_near_number(uint8_t *q, Near *near, int64_t number) noe
     memcpy(q, KD_PAIRS + 2 * (low // 100), 2)
     memcpy(q + 2, KD_PAIRS + 2 * (low % 100), 2)
     return q + 4
+
+
+# ---- times
+
+cdef inline uint8_t *put_pair(uint8_t *q, uint64_t number) noexcept nogil:
+    memcpy(q, KD_PAIRS + 2 * number, 2)
+    return q + 2
+
+
+# Writes a second between the years 1 and 9999 as YYYY-MM-DDTHH:MM:SS.
+# A year begins in March. An era has 400 years; the first one begins on 0000-03-01.
+cdef inline uint8_t *put_second(uint8_t *q, int64_t second) noexcept nogil:
+    cdef uint64_t since = <uint64_t> (second - KD_FIRST_SECOND), left = since % 86400, day = since // 86400 + 306
+    cdef uint64_t era, of_era, year, of_year, month
+    era = day // 146097
+    of_era = day % 146097
+    year = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    month = (5 * of_year + 2) // 153
+    year += era * 400
+    day = of_year - (153 * month + 2) // 5 + 1
+    month = month + 3 if month < 10 else month - 9
+    if month <= 2:
+        year += 1
+    q = put_pair(put_pair(q, year // 100), year % 100)
+    q[0] = 45
+    q = put_pair(q + 1, month)
+    q[0] = 45
+    q = put_pair(q + 1, day)
+    q[0] = 84
+    q = put_pair(q + 1, left // 3600)
+    q[0] = 58
+    q = put_pair(q + 1, left // 60 % 60)
+    q[0] = 58
+    return put_pair(q + 1, left % 60)
+
+
+# The second that was written last: consecutive times mostly share it.
+cdef struct Clock:
+    int64_t second      # KD_STOP_SECOND: none
+    uint8_t written[19]
+
+
+cdef inline uint8_t *put_time(uint8_t *q, Clock *clock, int64_t timestamp) noexcept nogil:
+    """Write a time as kdump.render.sentences.iso_time does: ISO 8601 in UTC."""
+    cdef int64_t second = timestamp // 1000, ms = timestamp - 1000 * second
+    if ms < 0:
+        ms += 1000
+        second -= 1
+    if timestamp == -1 or not KD_FIRST_SECOND <= second < KD_STOP_SECOND:
+        return put(q, "-")
+    if second != clock.second:
+        put_second(clock.written, second)
+        clock.second = second
+    memcpy(q, clock.written, 19)
+    q[19] = 46
+    q[20] = 48 + <uint8_t> (ms // 100)
+    q = put_pair(q + 21, ms % 100)
+    q[0] = 90
+    return q + 1

@@ -2,6 +2,8 @@ from collections.abc import Callable
 
 from typing_extensions import Buffer
 
+from kdump.kernel.messages import MessageFormatter
+
 PIECE_BYTES: int
 """A call returns once its lines have this many bytes. So memory is bounded by this and the longest line of a batch."""
 LONG_BYTES: int
@@ -11,7 +13,7 @@ STYLES: tuple[str, ...]
 MODES: tuple[str, ...]
 """How binary fields are written (kdump.render.base.BYTES_MODES)."""
 Control = Callable[[bytes | None, bytes | None], bytes]
-"""Returns the part of a line that only a control record with this key and value has."""
+"""Returns the part of a line that only a control record, or a decoded one, with this key and value has."""
 
 LineBytes = bytes | memoryview
 
@@ -25,7 +27,8 @@ class Lines:
     The methods take the fields of kdump.storage.records.Opened. They return (lines, next): the lines from record
     `first` on, and the record to continue with, which is the number of records at the end. The lines are bytes, or,
     where they are many, a view of the buffer that they were written to, which is used again once the view is dropped.
-    `control` is for control batches. They raise ValueError for a row that refers to bytes outside the payload.
+    `control` is for control batches. With `messages` records are decoded, and `control` is for those that it leaves.
+    They raise ValueError for a row that refers to bytes outside the payload.
     """
 
     def __init__(
@@ -44,6 +47,8 @@ class Lines:
         base_offset: int,
         base_sequence: int,
         control: Control | None,
+        messages: MessageFormatter | None = None,
+        aborted: bool = False,
     ) -> tuple[LineBytes, int]:
         """Return lines as in kdump.render.text; only for the style `text`."""
 
@@ -59,6 +64,7 @@ class Lines:
         fixed: tuple[bytes, bytes, bytes, bytes, bytes],
         timeless: bool,
         legacy: bool,
+        messages: MessageFormatter | None = None,
     ) -> tuple[LineBytes, int]:
         """Return lines as in kdump.render.json.
 
@@ -79,6 +85,7 @@ class Lines:
         head: bytes,
         batch_head: bytes | None,
         payload_of: Callable[[int], Buffer | None],
+        messages: MessageFormatter | None = None,
     ) -> tuple[LineBytes, int]:
         """Return the lines of several batches and of their records, and the batch to continue with.
 
@@ -86,11 +93,11 @@ class Lines:
         of kdump.kernel.scan.BATCH_COLUMNS, of which it writes those from `start` to `count`. `window` holds `filled`
         bytes of the file from position `origin` on. `head` stands before the offset of each record of JSON,
         `batch_head` begins the line of a batch; without it batches have no line. `payload_of` decompresses the records
-        of the batch in a row; None leaves the batch.
+        of the batch in a row; None leaves the batch. `messages` decodes the records.
 
         Ends before the first batch that is not of magic 2 with records that are no control records, that is large, not
-        in the window, or has any defect: then nothing of it is written. May end before others. Raises ValueError for
-        rows outside the buffer.
+        in the window, has any defect, or has a record that `messages` leaves: then nothing of it is written. May end
+        before others. Raises ValueError for rows outside the buffer.
         """
 
     def kafka(

@@ -9,17 +9,18 @@ which of them are printable.
 cimport cython
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize, PyBytes_Size
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
-from kdump.kernel.escapes cimport escaped, in_base64, in_hex, is_utf8, learn
+from kdump.kernel.escapes cimport in_base64, in_hex, is_utf8, put_escaped
 from kdump.kernel.layout cimport (
     ATTRIBUTES, BASE_OFFSET, BASE_SEQUENCE, BASE_TIMESTAMP, BATCH_WIDTH, CODEC_MASK, CONTROL_FLAG, COUNT, CRC,
     DELETE_HORIZON_FLAG, EPOCH, HEADER, HEADER_WIDTH, LAST_OFFSET, LOG_APPEND_TIME, MAGIC, MAX_TIMESTAMP, POSITION,
     PRODUCER_EPOCH, PRODUCER_ID, R_COMPUTED_CRC, R_CRC, R_HEADER_AT, R_HEADER_COUNT, R_KEY_AT, R_KEY_SIZE, R_MAGIC,
     R_OFFSET, R_TIMESTAMP, R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH, SIZE, SUSPECT, TRANSACTIONAL_FLAG,
 )
+from kdump.kernel.messages cimport MessageFormatter
 from kdump.kernel.records cimport SLACK as READ_AHEAD
 from kdump.kernel.records cimport Fields, is_valid, record_end, varint, walk_record
 
@@ -40,49 +41,6 @@ cdef (const char *)[5] CODECS
 CODECS[:] = ["none", "gzip", "snappy", "lz4", "zstd"]
 STYLES = ("text", "json", "printable", "raw")
 MODES = ("auto", "base64", "hex", "utf8")
-cdef enum:
-    AUTO = 0
-    BASE64
-    HEX
-    UTF8
-
-
-# ---- times
-
-cdef int64_t FIRST_SECOND = <int64_t> -62135596800LL  # 0001-01-01
-cdef int64_t STOP_SECOND = <int64_t> 253402300800LL   # 10000-01-01
-
-cdef inline uint8_t *put_pair(uint8_t *q, uint64_t number) noexcept nogil:
-    memcpy(q, KD_PAIRS + 2 * number, 2)
-    return q + 2
-
-
-# Writes a second between the years 1 and 9999 as YYYY-MM-DDTHH:MM:SS.
-# A year begins in March. An era has 400 years; the first one begins on 0000-03-01.
-cdef uint8_t *put_second(uint8_t *q, int64_t second) noexcept nogil:
-    cdef uint64_t since = <uint64_t> (second - FIRST_SECOND), left = since % 86400, day = since // 86400 + 306
-    cdef uint64_t era, of_era, year, of_year, month
-    era = day // 146097
-    of_era = day % 146097
-    year = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
-    of_year = of_era - (365 * year + year // 4 - year // 100)
-    month = (5 * of_year + 2) // 153
-    year += era * 400
-    day = of_year - (153 * month + 2) // 5 + 1
-    month = month + 3 if month < 10 else month - 9
-    if month <= 2:
-        year += 1
-    q = put_pair(put_pair(q, year // 100), year % 100)
-    q[0] = 45
-    q = put_pair(q + 1, month)
-    q[0] = 45
-    q = put_pair(q + 1, day)
-    q[0] = 84
-    q = put_pair(q + 1, left // 3600)
-    q[0] = 58
-    q = put_pair(q + 1, left // 60 % 60)
-    q[0] = 58
-    return put_pair(q + 1, left % 60)
 
 
 # ---- lines
@@ -141,8 +99,7 @@ cdef class Lines:
     cdef bint busy, running
     cdef bint passed         # a part of a line went to `write`
     cdef object repair, write
-    cdef int64_t second      # the second that `written` has
-    cdef uint8_t written[19]
+    cdef Clock clock
     cdef Near offset, timestamp, sequence
 
     def __cinit__(self, str style, str mode="auto", repair=None, write=None):
@@ -152,12 +109,13 @@ cdef class Lines:
         self.write = write
         if repair is None and (self.style in (PRINTABLE, RAW) or self.mode == UTF8):
             raise ValueError("bytes that are no UTF-8 need a repair in this style and mode")
-        self.second = INT64_MIN
+        self.clock.second = KD_STOP_SECOND
 
     def __dealloc__(self):
         free(self.o.data)
 
-    def text(self, payload, rows, headers, int64_t first, int64_t base_offset, int64_t base_sequence, control):
+    def text(self, payload, rows, headers, int64_t first, int64_t base_offset, int64_t base_sequence, control,
+             MessageFormatter messages=None, bint aborted=False):
         cdef Py_buffer views[3]
         cdef Source s
         cdef const int64_t *row
@@ -171,8 +129,13 @@ cdef class Lines:
             while i < s.records and q - self.o.data < PIECE and not self.passed:
                 row = s.rows + i * RECORD_WIDTH
                 q = put_number(put(q, "  record offset="), row[R_OFFSET])
-                q = self._time(put(q, " time="), row[R_TIMESTAMP])
+                q = put_time(put(q, " time="), &self.clock, row[R_TIMESTAMP])
                 q = put_number(put(q, " timestamp="), row[R_TIMESTAMP])
+                if messages is not None:
+                    q = self._decoded(put(q, " "), &s, row, messages, control)
+                    q = self._room(put(put(q, " aborted"), "\n") if aborted else put(q, "\n"), 0)
+                    i += 1
+                    continue
                 q = self._field(put(q, " key="), &s, row + R_KEY_AT)
                 q = self._field(put(q, " value="), &s, row + R_VALUE_AT)
                 if row[R_HEADER_COUNT]:
@@ -188,6 +151,8 @@ cdef class Lines:
                     q = put_number(put(q, " sequence="), sequence_of(row, base_offset, base_sequence))
                 if control is not None:
                     q = self._control(q, &s, row, control)
+                elif aborted:
+                    q = put(q, " aborted")
                 if row[R_MAGIC] < 2 and row[R_CRC] != row[R_COMPUTED_CRC]:
                     q = put(q, " crc=WRONG")
                 q = self._room(put(q, "\n"), 0)
@@ -197,7 +162,7 @@ cdef class Lines:
             self._close(views)
 
     def json(self, payload, rows, headers, int64_t first, int64_t base_offset, int64_t base_sequence, control,
-             tuple fixed, bint timeless, bint legacy):
+             tuple fixed, bint timeless, bint legacy, MessageFormatter messages=None):
         cdef Py_buffer views[3]
         cdef Source s
         cdef const int64_t *row
@@ -233,7 +198,9 @@ cdef class Lines:
                 q = put(q, "\"sequence\":")
                 q = put(q, "null") if legacy else put_number(q, sequence_of(row, base_offset, base_sequence))
                 q = self._fixed(q, &constants[4])
-                if control is not None:
+                if messages is not None:
+                    q = self._decoded(q, &s, row, messages, control)
+                elif control is not None:
                     q = self._control(q, &s, row, control)
                 q = self._room(put(q, "}\n"), 0)
                 i += 1
@@ -242,7 +209,7 @@ cdef class Lines:
             self._close(views)
 
     def batches(self, batches, Py_ssize_t start, Py_ssize_t count, window, int64_t origin, int64_t filled, bytes head,
-                bytes batch_head, payload_of):
+                bytes batch_head, payload_of, MessageFormatter messages=None):
         """See lines.pyi."""
         cdef Py_buffer views[2]
         cdef const int64_t *row
@@ -267,7 +234,7 @@ cdef class Lines:
                 mark = q - self.o.data
                 if batch_head is not None:
                     q = self._room(self._batch_line(self._fixed(q, &parts[1]), row), 0)
-                q = self._batch(q, row, i, &views[1], origin, &parts[0], payload_of, &whole)
+                q = self._batch(q, row, i, &views[1], origin, &parts[0], payload_of, messages, &whole)
                 if not whole:
                     q = self.o.data + mark
                     break
@@ -278,13 +245,14 @@ cdef class Lines:
             self._close(views, 2)
 
     cdef uint8_t *_batch(self, uint8_t *q, const int64_t *row, Py_ssize_t index, const Py_buffer *window,
-                         int64_t origin, const Fixed *head, payload_of, bint *whole) except NULL:
+                         int64_t origin, const Fixed *head, payload_of, MessageFormatter messages,
+                         bint *whole) except NULL:
         """Write the records of a batch in the window."""
         cdef Py_buffer view
         cdef const uint8_t *at = <const uint8_t *> window.buf + (row[POSITION] - origin)
         if not row[ATTRIBUTES] & CODEC_MASK:
             return self._records(q, row, at + HEADER, at + row[SIZE], <const uint8_t *> window.buf + window.len, head,
-                                 whole)
+                                 messages, whole)
         payload = payload_of(index)
         if payload is None:
             whole[0] = False
@@ -292,13 +260,17 @@ cdef class Lines:
         PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
         try:
             at = <const uint8_t *> view.buf
-            return self._records(q, row, at, at + view.len, at + view.len, head, whole)
+            return self._records(q, row, at, at + view.len, at + view.len, head, messages, whole)
         finally:
             PyBuffer_Release(&view)
 
     cdef uint8_t *_records(self, uint8_t *q, const int64_t *row, const uint8_t *p, const uint8_t *end,
-                           const uint8_t *limit, const Fixed *head, bint *whole) except NULL:
-        """Write the records of a batch of magic 2. Clears `whole` where one is not valid, or the lines are too long."""
+                           const uint8_t *limit, const Fixed *head, MessageFormatter messages,
+                           bint *whole) except NULL:
+        """Write the records of a batch of magic 2.
+
+        Clears `whole` where one is not valid or cannot be decoded, or the lines are too long.
+        """
         cdef Fields f
         cdef Fixed position, last
         cdef const uint8_t *stop
@@ -318,7 +290,10 @@ cdef class Lines:
             timestamp = row[MAX_TIMESTAMP] if appended \
                 else <int64_t> (<uint64_t> row[BASE_TIMESTAMP] + <uint64_t> f.timestamp_delta)
             if text:
-                q = self._text_record(q, row, &f, offset, timestamp, stop, limit)
+                q = self._text_record(q, row, &f, offset, timestamp, stop, limit, messages)
+                if q == NULL:
+                    whole[0] = False
+                    return self.o.data + begin
                 continue
             q = put_near_number(self._fixed(q, head), &self.offset, offset)
             q = put_near_number(put(q, ",\"timestamp\":"), &self.timestamp, timestamp)
@@ -332,15 +307,25 @@ cdef class Lines:
             q = put(self._fixed(put(q, "]"), &position), "\"sequence\":")
             q = put_near_number(q, &self.sequence, next_sequence(row[BASE_SEQUENCE], <uint32_t> f.offset_delta))
             q = self._room(self._fixed(q, &last), 0)
+            if messages is not None:
+                q = self._message(q, &f, messages, limit)
+                if q == NULL:
+                    whole[0] = False
+                    return self.o.data + begin
+            q = self._room(put(q, "}\n"), 0)
         whole[0] = p == end
         return q
 
     cdef inline uint8_t *_text_record(self, uint8_t *q, const int64_t *row, const Fields *f, int64_t offset,
-                                      int64_t timestamp, const uint8_t *stop, const uint8_t *limit) except NULL:
-        """Write the line of a valid record."""
+                                      int64_t timestamp, const uint8_t *stop, const uint8_t *limit,
+                                      MessageFormatter messages) except? NULL:
+        """Write the line of a valid record; NULL for one that cannot be decoded."""
         q = put_near_number(put(q, "  record offset="), &self.offset, offset)
-        q = self._time(put(q, " time="), timestamp)
+        q = put_time(put(q, " time="), &self.clock, timestamp)
         q = put_near_number(put(q, " timestamp="), &self.timestamp, timestamp)
+        if messages is not None:
+            q = self._message(put(q, " "), f, messages, limit)
+            return NULL if q == NULL else self._room(put(q, "\n"), 0)
         q = self._value(put(q, " key="), f.key, f.key_size, limit)
         q = self._value(put(q, " value="), f.value, f.value_size, limit)
         if f.header_count:
@@ -386,7 +371,7 @@ cdef class Lines:
         q = put_number(put(q, " count="), row[COUNT])
         q = put_number(put(put(put(q, " magic=2 codec="), codec), " crc="), row[CRC])
         q = put_number(put(q, " ok epoch="), row[EPOCH])
-        q = self._time(put(put(put(q, " "), type), "="), row[MAX_TIMESTAMP])
+        q = put_time(put(put(put(q, " "), type), "="), &self.clock, row[MAX_TIMESTAMP])
         q = put_number(put(q, " max_timestamp="), row[MAX_TIMESTAMP])
         if row[PRODUCER_ID] != -1 or row[PRODUCER_EPOCH] != -1:
             q = put_number(put(q, " producer="), row[PRODUCER_ID])
@@ -396,7 +381,7 @@ cdef class Lines:
         if flags & TRANSACTIONAL_FLAG:
             q = put(q, " transactional")
         if flags & DELETE_HORIZON_FLAG:
-            q = self._time(put(q, " delete_horizon="), row[BASE_TIMESTAMP])
+            q = put_time(put(q, " delete_horizon="), &self.clock, row[BASE_TIMESTAMP])
             q = put_number(put(q, " delete_horizon_ms="), row[BASE_TIMESTAMP])
         return put(q, "\n")
 
@@ -553,24 +538,6 @@ cdef class Lines:
                 i += STEP
         return q + text.size
 
-    cdef inline uint8_t *_time(self, uint8_t *q, int64_t timestamp) noexcept:
-        """Write a time as kdump.render.base.iso_time does: ISO 8601 in UTC."""
-        cdef int64_t second = timestamp // 1000, ms = timestamp % 1000
-        if ms < 0:
-            ms += 1000
-            second -= 1
-        if timestamp == -1 or not FIRST_SECOND <= second < STOP_SECOND:
-            return put(q, "-")
-        if second != self.second:  # consecutive records mostly share it
-            put_second(self.written, second)
-            self.second = second
-        memcpy(q, self.written, 19)
-        q[19] = 46
-        q[20] = 48 + <uint8_t> (ms // 100)
-        q = put_pair(q + 21, ms % 100)
-        q[0] = 90
-        return q + 1
-
     cdef inline uint8_t *_field(self, uint8_t *q, const Source *s, const int64_t *place) except NULL:
         """Write a field. `place` is its position, followed by its size."""
         if place[1] >= 0 and not inside(s, place):
@@ -647,22 +614,12 @@ cdef class Lines:
     cdef uint8_t *_characters(self, uint8_t *q, const uint8_t *p, const uint8_t *end, const uint8_t *limit,
                               bint *well) except NULL:
         """Write text without quotes around it."""
-        cdef uint32_t point = 0
-        cdef int status = PAGE
         if self.style == RAW:
             well[0] = is_utf8(p, end)
             q = self._room(q, end - p)
             memcpy(q, p, end - p)
             return q + (end - p)
-        while True:
-            status = escaped(&self.o, &q, &p, end, limit, self.style, &point)
-            if status != PAGE:
-                break
-            learn(point >> 8)
-        if status == NO_MEMORY:
-            raise MemoryError
-        well[0] = status == DONE
-        return self._room(q, 0)
+        return put_escaped(&self.o, q, p, end, limit, self.style, well)
 
     cdef uint8_t *_malformed(self, uint8_t *q, const uint8_t *p, const uint8_t *end) except NULL:
         """Write a field that is not valid UTF-8."""
@@ -681,6 +638,22 @@ cdef class Lines:
         if self.style == JSON:
             return put(in_base64(put(q, "{\"base64\":\""), p, end), "\"}")
         return in_hex(put(q, "0x"), p, end)
+
+    cdef inline uint8_t *_message(self, uint8_t *q, const Fields *f, MessageFormatter messages,
+                                  const uint8_t *limit) except? NULL:
+        """Write what a valid record says; NULL where it cannot be decoded."""
+        return messages.write(&self.o, q, f.key, f.key_size, f.value, f.value_size, limit)
+
+    cdef uint8_t *_decoded(self, uint8_t *q, const Source *s, const int64_t *row, MessageFormatter messages,
+                           control) except NULL:
+        """Write what a record says, by `control` where it cannot be decoded here."""
+        cdef size_t mark = q - self.o.data
+        if row[R_KEY_SIZE] >= 0 and not inside(s, row + R_KEY_AT) or (
+                row[R_VALUE_SIZE] >= 0 and not inside(s, row + R_VALUE_AT)):
+            raise ValueError("a field lies outside the payload")
+        q = messages.write(&self.o, q, s.start + row[R_KEY_AT], row[R_KEY_SIZE], s.start + row[R_VALUE_AT],
+                           row[R_VALUE_SIZE], s.end)
+        return q if q != NULL else self._control(self.o.data + mark, s, row, control)
 
     cdef uint8_t *_control(self, uint8_t *q, const Source *s, const int64_t *row, control) except NULL:
         cdef Fixed text
@@ -735,7 +708,7 @@ cdef void parts_of(const int64_t *row, Fixed *position, Fixed *last) noexcept no
     position.data = position.padded
     position.size = q - <uint8_t *> position.padded
     q = put_number(put(<uint8_t *> last.padded, ",\"producer_id\":"), row[PRODUCER_ID])
-    q = put(q, ",\"control\":false}\n")
+    q = put(q, ",\"control\":false")
     last.data = last.padded
     last.size = q - <uint8_t *> last.padded
 

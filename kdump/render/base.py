@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kdump.format.naming import TopicPartition
     from kdump.format.value_schemas.value_decoder import ValueDecoder
     from kdump.kernel.lines import Lines
+    from kdump.kernel.messages import MessageFormatter
     from kdump.recover.plan import Action, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
@@ -104,6 +105,7 @@ class Renderer(ABC):
         """That of the records of the last batch, where they are to be shown as messages."""
         self.counting_decoder: CountingDecoder | None = None
         """That of the records of the file."""
+        self._formatters: dict[str, MessageFormatter] = {}
         self.aborted = False
         """Whether the transaction of the last batch is known to be aborted."""
         self.value_decoder: ValueDecoder | None = None
@@ -145,18 +147,33 @@ class Renderer(ABC):
         """Adjacent batches with their records, as many as can be written at once; returns how many these are."""
         return 0
 
-    def write_run(self, lines: Lines, run: BatchRun, head: bytes, batch_head: bytes | None) -> int:
+    def write_run(
+        self, lines: Lines, run: BatchRun, head: bytes, batch_head: bytes | None, messages: MessageFormatter | None
+    ) -> int:
         """Write the lines of a run (Lines.batches); returns how many batches these are."""
         walk, first = run.chunk.walk, run.first
         rows, window, after = walk.scanner.rows, walk.window, first
         while after < run.stop:
             begin = after
-            text, after = lines.batches(rows, begin, run.stop, *window, head, batch_head, run.payload)
+            text, after = lines.batches(rows, begin, run.stop, *window, head, batch_head, run.payload, messages)
             if after == begin:
                 break
             self.out.write(text)
             del text  # so that its buffer is used again
         return after - first
+
+    def messages(self, style: str) -> MessageFormatter | None:
+        """What writes the records of the file as messages in the style `text` or `json`; None where they are none."""
+        decoder = self.counting_decoder
+        if decoder is None:
+            return None
+        found = self._formatters.get(decoder.topic)
+        if found is None:
+            from kdump.render.message_programs import message_formatter  # only internal topics need it
+
+            found = message_formatter(decoder.tables, style, self.options.bytes_mode)
+            self._formatters[decoder.topic] = found
+        return found
 
     @abstractmethod
     def gap(self, path: Path, gap: Gap | ForeignBatch | SearchLimit) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def decoded_words(decoder: RecordDecoder | None, value_decoder: ValueDecoder | None, record: Record, mode: str) -> str:
     """What a record says by the decoder of its log, without its offset and time."""
     if decoder is not None:
-        return record_words(decoder.decode(record.key, record.value), record, mode)
+        return record_words(decoder.decode(record.key, record.value), record.key, record.value, mode)
     assert value_decoder is not None
     return " ".join(_value_words(value_decoder, record, mode))
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kdump.convert.results import ConvertSummary, OutputFile
     from kdump.dump.events import BatchRun, IsolationNote
     from kdump.format.batch import Batch
+    from kdump.format.internal_topics.decoded import DecodedRecord
     from kdump.format.json_types import Fields
     from kdump.format.naming import TopicPartition
     from kdump.recover.plan import Action, RecoveryResult
@@ -189,6 +190,14 @@ def _control_fields(key: bytes | None, value: bytes | None, encode: Encode) -> b
     return f',"control_type":{kind},"coordinator_epoch":{epoch},"control_value":{content}'.encode()
 
 
+def decoded_line(found: DecodedRecord, encode: Encode = encode_auto) -> bytes:
+    """The part of a line that only the record of an internal topic has."""
+    from kdump.render.messages import message_object  # only internal topics need it
+
+    key, value = (json_value(message_object(each), encode) for each in (found.key, found.value))
+    return _decoded_fields(key, value, found.problem)
+
+
 def _decoded_fields(key: str, value: str, problem: str | None) -> bytes:
     return f',"key_decoded":{key},"value_decoded":{value},"decode_problem":{json_value(problem)}'.encode()
 
@@ -218,14 +227,8 @@ class JsonRenderer(Renderer):
         return _control_fields(key, value, self._encode)
 
     def _decoded(self, key: bytes | None, value: bytes | None) -> bytes:
-        from kdump.render.messages import message_object  # only internal topics need it
-
         assert self.decoder is not None
-        found = self.decoder.decode(key, value)
-        key_decoded, value_decoded = (
-            json_value(message_object(each), self._encode) for each in (found.key, found.value)
-        )
-        return _decoded_fields(key_decoded, value_decoded, found.problem)
+        return decoded_line(self.decoder.decode(key, value), self._encode)
 
     def _decoding(self, batch: Batch, records: DecodedBatch) -> Callable[[bytes | None, bytes | None], bytes] | None:
         """What gives the decoded fields of one record after the other; None where records are shown as they are."""
@@ -269,13 +272,16 @@ class JsonRenderer(Renderer):
             self._end = f',"producer_id":{producer},"control":{"true" if is_control else "false"}'.encode()
         position = f',"position":{batch.position},"batch_offset":{_number(batch.base_offset)},'.encode()
         control = self._control if is_control else self._decoding(batch, records)
+        messages = None if self.decoder is None else self.messages("json")
         end = self._end + (_ABORTED * self.aborted).encode()
         fixed = (self._head, self._kind, _NO_TIME, position, end)
         done, count = 0, records.records
         while done < count:
             with self.out.in_pieces(len(payload)):
                 place = batch.base_offset, batch.base_sequence
-                lines, done = self._lines.json(payload, rows, headers, done, *place, control, fixed, timeless, legacy)
+                lines, done = self._lines.json(
+                    payload, rows, headers, done, *place, control, fixed, timeless, legacy, messages
+                )
                 self.out.write(lines)
                 del lines
 
@@ -284,7 +290,7 @@ class JsonRenderer(Renderer):
         name = self._name(path)
 
         batch_head = None if self.options.hides_batch(None) else f'{{"type":"batch","path":{name},'.encode()
-        return self.write_run(self._lines, run, self._head, batch_head)
+        return self.write_run(self._lines, run, self._head, batch_head, self.messages("json"))
 
     def _begin_records(self, path: Path, topic: str | None, partition: int | None) -> None:
         """Make what stands before the offset in the lines of a file."""

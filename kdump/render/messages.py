@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from kdump.format.record import Record
     from kdump.format.value_schemas.value_decoder import DecodedValue, ValueDecoder
 
-_COMMITS: Final = ("OffsetCommitValue", "LegacyOffsetCommitValue")
-_COMMIT_NAMES: Final = {"offset": "committed", "commitTimestamp": "at", "expireTimestamp": "expires"}
+COMMITS: Final = ("OffsetCommitValue", "LegacyOffsetCommitValue")
+"""The values that are commits."""
+COMMIT_NAMES: Final = {"offset": "committed", "commitTimestamp": "at", "expireTimestamp": "expires"}
 """The line has the offset and the time of the record already."""
-_TIMES: Final = ("at", "expires", "currentStateTimestamp")
+TIMES: Final = ("at", "expires", "currentStateTimestamp")
+"""The fields of a value that are shown as times."""
 
 
 def message_object(message: DecodedMessage | None) -> Fields | None:
@@ -51,11 +53,11 @@ def decoded_fields(decoder: RecordDecoder | None, value_decoder: ValueDecoder | 
     return DecodedFields(value_object(key), value_object(value), problem)
 
 
-def record_words(found: DecodedRecord, record: Record, mode: str) -> str:
+def record_words(found: DecodedRecord, key: bytes | None, value: bytes | None, mode: str) -> str:
     """What a record of an internal topic says, without its offset and time."""
     if found.problem is not None:
-        key, value = bytes_text(record.key, mode), bytes_text(record.value, mode)
-        return f"key={key} value={value} undecoded={next(words({'': found.problem}))[1:]}"
+        stored = f"key={bytes_text(key, mode)} value={bytes_text(value, mode)}"
+        return f"{stored} undecoded={next(words({'': found.problem}))[1:]}"
     parts = [*_key_words(found.key, mode)] if found.key is not None else []
     if found.value is None:
         parts.append("deleted")
@@ -63,8 +65,8 @@ def record_words(found: DecodedRecord, record: Record, mode: str) -> str:
     fields = found.value.fields
     if found.key is None:
         parts.append(printable(found.value.name))
-    elif found.value.name in _COMMITS:
-        fields = {_COMMIT_NAMES.get(name, name): value for name, value in fields.items()}
+    elif found.value.name in COMMITS:
+        fields = {COMMIT_NAMES.get(name, name): value for name, value in fields.items()}
     parts += words(_with_times(fields), mode=mode)
     return " ".join(parts)
 
@@ -83,6 +85,6 @@ def _key_words(key: DecodedMessage, mode: str) -> list[str]:
 def _with_times(fields: Fields) -> Fields:
     """The fields, with the times among them as text."""
     return {
-        name: iso_time(value) if name in _TIMES and isinstance(value, int) and value >= 0 else value
+        name: iso_time(value) if name in TIMES and isinstance(value, int) and value >= 0 else value
         for name, value in fields.items()
     }

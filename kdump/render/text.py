@@ -121,10 +121,6 @@ def _control(key: bytes | None, value: bytes | None) -> bytes:
     return f" control={control_word(key, value)}".encode()
 
 
-def _aborted(key: bytes | None, value: bytes | None) -> bytes:
-    return b" aborted"
-
-
 def _control_fields(value: tuple[object, ...]) -> Iterator[str]:
     names = getattr(value, "_fields", None)
     for name, item in zip(names or [""] * len(value), value, strict=True):
@@ -178,30 +174,39 @@ class TextRenderer(Renderer):
     def records(
         self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch
     ) -> None:
-        if self.decoder is not None or self.value_decoder is not None:
+        if self.value_decoder is not None:
             self._decoded(batch, records)
             return
         payload, rows, headers, _ = records
-        control = _control if batch.control else _aborted if self.aborted else None
+        control, messages = _control if batch.control else None, None
+        if self.decoder is not None:
+            control, messages = self._words, self.messages("text")
         done, count = 0, records.records
         while done < count:
             with self.out.in_pieces(len(payload)):
                 place = batch.base_offset, batch.base_sequence
-                lines, done = self._lines.text(payload, rows, headers, done, *place, control)
+                lines, done = self._lines.text(payload, rows, headers, done, *place, control, messages, self.aborted)
                 self.out.write(cut_lines(bytes(lines), self._most) if self.out.terminal else lines)
                 del lines  # so that its buffer is used again
 
     def batches(self, path: Path, topic: str | None, partition: int | None, run: BatchRun) -> int:
         if self.out.terminal:  # which gets no more than the beginning of a long line
             return 0
-        return self.write_run(self._lines, run, b"", None if self.options.hides_batch(None) else b"")
+        batch_head = None if self.options.hides_batch(None) else b""
+        return self.write_run(self._lines, run, b"", batch_head, self.messages("text"))
+
+    def _words(self, key: bytes | None, value: bytes | None) -> bytes:
+        from kdump.render.messages import record_words  # only internal topics need it
+
+        assert self.decoder is not None
+        return record_words(self.decoder.decode(key, value), key, value, self._mode).encode()
 
     def _decoded(self, batch: Batch, records: DecodedBatch) -> None:
         from kdump.render.decoded import decoded_words  # only what is decoded needs it
         from kdump.storage.records import records as values
 
         for record in values(batch, records):
-            words_of_it = decoded_words(self.decoder, self.value_decoder, record, self._mode)
+            words_of_it = decoded_words(None, self.value_decoder, record, self._mode)
             line = (
                 f"  record offset={record.offset} time={iso_time(record.timestamp)} timestamp={record.timestamp}"
                 f" {words_of_it}{' aborted' * self.aborted}\n"

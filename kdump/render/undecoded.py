@@ -24,7 +24,7 @@ class CountingDecoder:
     def __init__(
         self, decoder: RecordDecoder, is_raw: Callable[[DecodedRecord, bytes | None], bool], *, remembers: bool
     ) -> None:
-        self.topic = decoder.topic
+        self.topic, self.tables = decoder.topic, decoder.tables
         self.batch: Batch | None = None
         self._decoder, self._remembers = decoder, remembers
         self._is_raw = is_raw

@@ -2,9 +2,10 @@
 
 Each case is made from the seed and its number alone. The compiled kernel and the reader have to say what the plain
 decoder says, a stat has to count what that decoder counts, a dump has to be lines that can be read, and a conversion
-the records that the reader gives one by one, or in a new log those of the plain decoder, without an exception, within a
-time limit and within a memory limit. The last line sums up; the status is 1 when a case failed. `--only N` runs case N
-again, `--save DIRECTORY` writes the bytes of what failed.
+the records that the reader gives one by one, or in a new log those of the plain decoder; damaged records of internal
+topics have to read as their decoders say: without an exception, within a time limit and within a memory limit. The last
+line sums up; the status is 1 when a case failed. `--only N` runs case N again, `--save DIRECTORY` writes the bytes of
+what failed.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from fuzz import corpus
 from fuzz.check import LIMIT_BYTES, Case, Difference, check
 from fuzz.converted import check_converted
 from fuzz.copied import check_copied
+from fuzz.decoded import check_decoded
 from fuzz.measured import check_measured
 from fuzz.shown import EVERYTHING, check_shown
 from kdump.format.naming import Kind
@@ -67,6 +69,8 @@ def failure(seed: int, number: int) -> str | None:
             check_converted(built)
         if number % 8 == 1:
             check_copied(built)
+        if number % 4 == 3:
+            check_decoded(seed, number)
     except Difference as error:
         return f"case {number}: {error}"
     except MemoryError:

@@ -67,7 +67,7 @@ class LogCursor:
         self._first_offset = options.offsets[0]
         self._decoder = decoder_for(where.topic_partition, options)
         self._value_decoder: ValueDecoder | None = None
-        self._options = options._replace(offsets=(None, None), runs=options.runs and self._decoder is None)
+        self._options = options._replace(offsets=(None, None))
         self._on_damage, self._limit, self._clock = on_damage, limit, clock
         self._files = PartitionListing(where)
         self._recent = RecentBatches()

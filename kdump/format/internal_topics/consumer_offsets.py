@@ -30,8 +30,13 @@ class ConsumerOffsetsDecoder(CoordinatorDecoder):
     def __init__(self) -> None:
         super().__init__(naming.CONSUMER_OFFSETS, consumer_offsets.MESSAGES)
         messages = parse_table(consumer_protocol.MESSAGES)
-        self._subscription = messages["ConsumerProtocolSubscription"]
-        self._assignment = messages["ConsumerProtocolAssignment"]
+        self._embedded = {
+            "subscription": messages["ConsumerProtocolSubscription"],
+            "assignment": messages["ConsumerProtocolAssignment"],
+        }
+        self.tables = self.tables._replace(
+            embedding=GROUP_METADATA, embedded=self._embedded, guard="protocolType", guard_text=_CONSUMER
+        )
 
     def _shown(self, record_type: int, fields: dict[str, FieldValue]) -> dict[str, FieldValue]:
         if record_type != GROUP_METADATA or fields["protocolType"] != _CONSUMER:
@@ -40,7 +45,7 @@ class ConsumerOffsetsDecoder(CoordinatorDecoder):
         assert isinstance(members, tuple)
         for member in members:
             assert isinstance(member, dict)
-            for name, schema in (("subscription", self._subscription), ("assignment", self._assignment)):
+            for name, schema in self._embedded.items():
                 member[name] = _decoded(member[name], schema)
         return fields
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kdump.format.internal_topics.decoded import DecodedMessage, DecodedRecord
+from kdump.format.internal_topics.decoded import DecodedMessage, DecodedRecord, MessageTables
 from kdump.format.message_schema import parse_table
 from kdump.format.schema_fields import I16, FieldReader, MalformedField
 
@@ -30,6 +30,7 @@ class CoordinatorDecoder:
         messages = parse_table(table).values()
         self._keys = {each.api_key: each for each in messages if each.name.endswith("Key")}
         self._values = {each.api_key: each for each in messages if each.name.endswith("Value")}
+        self.tables = MessageTables(self._keys, self._values)
 
     def decode(self, key: bytes | None, value: bytes | None) -> DecodedRecord:
         """See RecordDecoder."""

@@ -1,9 +1,13 @@
 """A record of an internal topic as its decoder gives it: the messages in its key and its value."""
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kdump.format.json_types import FieldValue
+    from kdump.format.message_schema import MessageSchema
 
 
 class DecodedMessage(NamedTuple):
@@ -41,10 +45,26 @@ class DecodedRecord(NamedTuple):
         return self.unknown_type is not None or self.unknown_version
 
 
+class MessageTables(NamedTuple):
+    """The schemas of the messages of a topic, by record type. Without `keys` each value is a message in a frame.
+
+    `embedded` are messages in bytes of the values of type `embedding`: by the name of the field, after an i16 version.
+    They are there where the field `guard` of the value is `guard_text`.
+    """
+
+    keys: "Mapping[int, MessageSchema]"
+    values: "Mapping[int, MessageSchema]"
+    embedding: int = -1
+    embedded: "Mapping[str, MessageSchema]" = MappingProxyType({})
+    guard: str = ""
+    guard_text: str = ""
+
+
 class RecordDecoder(Protocol):
-    """Decodes the records of one internal topic. `topic` is its name."""
+    """Decodes the records of one internal topic. `topic` is its name, `tables` are the schemas of its messages."""
 
     topic: str
+    tables: MessageTables
 
     def decode(self, key: bytes | None, value: bytes | None) -> DecodedRecord:
         """The messages of a record. Raises nothing: what cannot be decoded has a problem."""

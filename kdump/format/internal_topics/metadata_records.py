@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kdump.format.internal_topics.decoded import DecodedMessage, DecodedRecord
+from kdump.format.internal_topics.decoded import DecodedMessage, DecodedRecord, MessageTables
 from kdump.format.message_schema import parse_table
 from kdump.format.schema_fields import FieldReader, MalformedField
 
@@ -28,6 +28,7 @@ class MetadataDecoder:
     def __init__(self, topic: str, table: str) -> None:
         self.topic = topic
         self._messages = {each.api_key: each for each in parse_table(table).values()}
+        self.tables = MessageTables({}, self._messages)
 
     def decode(self, key: bytes | None, value: bytes | None) -> DecodedRecord:
         """See RecordDecoder."""
