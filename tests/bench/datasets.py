@@ -80,6 +80,7 @@ SPECS: dict[str, Spec] = {
     "magic1": Spec(partial(streams.magic1, append_bytes=16 << 10)),
     "log": Spec(partial(streams.plain, batch_bytes=16 << 10), segments=4, units=1 / 4),
     "plain-32m": Spec(partial(streams.plain, batch_bytes=16 << 10), units=1 / 32),
+    "__consumer_offsets": Spec(streams.commits, units=1 / 8),
     "many": Spec(partial(streams.idempotent, batch_bytes=1 << 10), segments=10, units=4 / (1 << 20), partitions=2000),
     **{
         f"{codec}-{size}": Spec(partial(streams.plain, batch_bytes=batch_bytes, codec=codec), segments=2, units=0.5)

@@ -1,4 +1,4 @@
-"""Records for the benchmark's segments: JSON values, an 11-byte key, one header.
+"""Records for the benchmark's segments: JSON values, an 11-byte key, one header; and the commits of groups.
 
 The record of a magic 2 batch (zigzag varints, KIP-98):
 
@@ -9,10 +9,13 @@ The record of a magic 2 batch (zigzag varints, KIP-98):
 
 from __future__ import annotations
 
+import struct
 from random import Random
 from typing import NamedTuple
 
 HEADER_KEY = b"trace-id"
+COMMITS = 20
+"""Commits of a batch: the partitions of a topic that one member of a group commits."""
 STATES = ("created", "paid", "packed", "shipped", "delivered", "returned")
 
 
@@ -98,6 +101,21 @@ def single_payload(random: Random, total_bytes: int) -> Payload:
     # batch header; then a record's length, attributes and deltas, key with its length, value length, header count
     overhead = 61 + 2 + 3 + (1 + 11) + 1 + 1
     return Payload(record(small_content(random, total_bytes - overhead), 0, 0), 1, 0, 0)
+
+
+def commits_payload(random: Random) -> Payload:
+    """The commits of one member of a group, as the group coordinator of Kafka 4.3 writes them."""
+    group, topic = (_text(f"{word}-{random.randrange(count)}") for word, count in (("payments", 12), ("orders", 5)))
+    first, body = random.randrange(5), b""
+    for number in range(COMMITS):
+        key = b"\0\1" + group + topic + struct.pack(">i", first * COMMITS + number)
+        value = struct.pack(">hqi", 3, random.randrange(1 << 30), 0) + _text("") + struct.pack(">q", 1_700_000_000_000)
+        body += record(Content(key, value, None), number, 0)
+    return Payload(body, COMMITS, COMMITS - 1, 0)
+
+
+def _text(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()
 
 
 def _key(random: Random) -> bytes:

@@ -160,10 +160,14 @@ def indexes() -> Iterator[Row]:
 
 
 def dumps() -> Iterator[Row]:
-    """Text and JSON lines of every record."""
+    """Text and JSON lines of every record, and of the commits of groups as messages."""
     text, tool = _kdump("dump", "--records", "--format", "text"), _dump_tool("--print-data-log")
     for name, data, target in (("", "plain", 20), ("-one-record", "one-record", 20), ("-zstd", "zstd-64k", None)):
         yield Row(f"dump-text{name}", data, Kind.AT_LEAST, target, text, tool, floor=_floor_of_one)
+    decoder = _dump_tool("--offsets-decoder")
+    for form in ("text", "json"):
+        row = _kdump("dump", "--records", "--format", form)
+        yield Row(f"dump-offsets-{form}", "__consumer_offsets", Kind.AT_LEAST, 20, row, decoder, floor=_floor_of_one)
     lines = ("dump", "--records", "--format", "json")
     yield Row("dump-json", "plain", Kind.AT_LEAST, 8, _kdump(*lines), lambda tools, data: tools.orjson(data.first()))
 

@@ -7,7 +7,7 @@ from random import Random
 from typing import NamedTuple
 
 from .compress import CODECS, COMPRESS
-from .payload import compacted_payload, content, payload, single_payload, small_content
+from .payload import commits_payload, compacted_payload, content, payload, single_payload, small_content
 from .producers import Producers, marker_template
 from .template import HEADER_BYTES, TRANSACTIONAL, BatchTemplate, MessagesTemplate, Producer, empty_batch
 
@@ -42,18 +42,12 @@ class Stream(NamedTuple):
 
 def plain(random: Random, batch_bytes: int, codec: str = "none") -> Stream:
     """Batches without producer ids."""
-    templates = _templates(random, batch_bytes, codec=codec)
+    return _stamped(_templates(random, batch_bytes, codec=codec), random)
 
-    def appends() -> Iterator[Append]:
-        offset, now = 0, START_MS
-        while True:
-            template = random.choice(templates)
-            data = template.stamp(offset, now)
-            yield _append(template, data, offset, now)
-            offset += template.records
-            now += template.max_timestamp_delta + 1
 
-    return Stream(appends(), Producers())
+def commits(random: Random) -> Stream:
+    """Batches of the commits of groups, for a partition of `__consumer_offsets`."""
+    return _stamped([BatchTemplate(commits_payload(random)) for _ in range(2048)], random)
 
 
 def one_record(random: Random, batch_bytes: int) -> Stream:
@@ -186,6 +180,21 @@ def _templates(random: Random, batch_bytes: int, *, codec: str = "none", attribu
     payloads = [payload(random, batch_bytes - HEADER_BYTES) for _ in range(_distinct(batch_bytes))]
     compress = COMPRESS[codec]
     return [BatchTemplate(each, stored=compress(each.body), attributes=attributes | CODECS[codec]) for each in payloads]
+
+
+def _stamped(templates: list[BatchTemplate], random: Random) -> Stream:
+    """Batches of these templates in any order, with times that go on."""
+
+    def appends() -> Iterator[Append]:
+        offset, now = 0, START_MS
+        while True:
+            template = random.choice(templates)
+            data = template.stamp(offset, now)
+            yield _append(template, data, offset, now)
+            offset += template.records
+            now += template.max_timestamp_delta + 1
+
+    return Stream(appends(), Producers())
 
 
 def _append(template: BatchTemplate, data: bytearray, offset: int, now: int) -> Append:
