@@ -63,27 +63,32 @@ class FieldReader:
         return len(self._data) - self._at
 
     def _take(self, size: int, what: str) -> int:
-        if not 0 <= size <= self.remaining:
-            raise MalformedField(f"{what} needs {size} bytes at byte {self._at}, {self.remaining} bytes are left", None)
         at = self._at
-        self._at += size
+        if not 0 <= size <= len(self._data) - at:
+            raise MalformedField(f"{what} needs {size} bytes at byte {at}, {self.remaining} bytes are left", None)
+        self._at = at + size
         return at
 
     def _take_bytes(self, size: int, what: str) -> bytes:
-        if not 0 <= size <= self.remaining:
+        at = self._at
+        if not 0 <= size <= len(self._data) - at:
             raise MalformedField(
-                f"{what} needs {size} bytes at byte {self._at}, {self.remaining} bytes are left",
+                f"{what} needs {size} bytes at byte {at}, {self.remaining} bytes are left",
                 str(size)
                 if size < 0
                 else f"Error reading byte array of {size} byte(s): only {self.remaining} byte(s) available",
             )
-        at = self._at
-        self._at += size
+        self._at = at + size
         return self._data[at : at + size]
 
     def number(self, layout: struct.Struct, what: str) -> int:
         """A number of one of the integer layouts above."""
-        found: int = layout.unpack_from(self._data, self._take(layout.size, what))[0]
+        at = self._at
+        try:
+            found: int = layout.unpack_from(self._data, at)[0]
+        except struct.error:  # too few bytes are left; most numbers have theirs
+            found = layout.unpack_from(self._data, self._take(layout.size, what))[0]
+        self._at = at + layout.size
         return found
 
     def float64(self, what: str) -> float:
@@ -93,7 +98,10 @@ class FieldReader:
 
     def uvarint(self, what: str) -> int:
         """An unsigned varint, as the signed number of 32 bits that it is in Kafka."""
-        found = 0
+        found, at = 0, self._at
+        if at < len(self._data) and self._data[at] < 0x80:  # as most are
+            self._at = at + 1
+            return self._data[at]
         for shift in range(0, 35, 7):
             byte = self._data[self._take(1, what)]
             found |= (byte & 0x7F if shift < 28 else byte) << shift
