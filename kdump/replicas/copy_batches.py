@@ -53,12 +53,15 @@ class CopyBatches:
     `breaks` are the numbers of the batches before which bytes are no valid batch, or batches were left out. `damage`
     are these bytes. `compacted`: a segment shows that the log cleaner went over it; `has_cleaned_batches`: a batch
     shows it, which no damage can do. The offsets of a wrapper message are those inside: it is decompressed. `ranges`
-    are the parts of the files that are read, None for all of them.
+    are the parts of the files that are read, None for all of them. `grows`: a broker is writing them, so that the last
+    bytes can be half a batch.
     """
 
-    def __init__(self, logs: Sequence[LogFile], ranges: Sequence[PositionRange] | None = None) -> None:
+    def __init__(
+        self, logs: Sequence[LogFile], ranges: Sequence[PositionRange] | None = None, *, grows: bool = False
+    ) -> None:
         self.logs = logs
-        self._ranges = ranges
+        self._ranges, self._grows = ranges, grows
         self.file, self.position, self.size = array("i"), array("q"), array("i")
         self.first, self.last, self.epoch = array("q"), array("q"), array("q")
         self.crc, self.count = array("I"), array("q")
@@ -100,12 +103,15 @@ class CopyBatches:
         for item in walk:
             if isinstance(item, BatchChunk) and not item.damaged:
                 self._add(number, item, limit)
-            elif not (isinstance(item, ForeignBatch) or _is_preallocated(item, log)):
+            elif not (isinstance(item, ForeignBatch) or _is_preallocated(item, log) or self._is_written(item, log)):
                 self.damage += damaged_ranges(log.path, item)
                 self._pending = True
         state = walk.scanner.state()
         self.compacted = self.compacted or state.compacted
         self.transactional = self.transactional or state.transactional > 0
+
+    def _is_written(self, item: Item, log: LogFile) -> bool:
+        return self._grows and log.active and isinstance(item, Tail)
 
     def _add(self, number: int, chunk: BatchChunk, limit: int) -> None:
         begin, cells = len(self), chunk.walk.scanner.rows[: chunk.batches * _WIDTH]

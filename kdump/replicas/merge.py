@@ -85,7 +85,10 @@ class MissingRecords(NamedTuple):
 
 
 class SupersededRecords(NamedTuple):
-    """Records from a copy that was cleaned less far: later ones with the same keys may have replaced them."""
+    """Records from a copy that was cleaned less far: later ones with the same keys may have replaced them.
+
+    Those later ones are not in the result: it has no record at the last of these offsets, or at a later one.
+    """
 
     replica: str
     first_offset: int
@@ -124,11 +127,15 @@ class MergedPartition(NamedTuple):
 
 
 class MergeOptions(NamedTuple):
-    """How copies become one log. `deleted`: records below the log start offset are kept."""
+    """How copies become one log. `deleted`: records below the log start offset are kept.
+
+    `growing` are the paths of copies that a broker is writing: the last bytes can be half a batch.
+    """
 
     use: ReplicaUse = ReplicaUse.MERGE
     deleted: bool = False
     max_batch_bytes: int = MAX_BATCH_BYTES
+    growing: frozenset[str] = frozenset()
 
 
 USUAL_MERGE: Final = MergeOptions()
@@ -161,7 +168,10 @@ def merge_replicas(
         elif len(group) == 1:
             several = [_single(group[0], offset, options)]
         else:
-            read = [ReplicaCopy(number, copy, options.max_batch_bytes) for number, copy in enumerate(group)]
+            read = [
+                ReplicaCopy(number, copy, options.max_batch_bytes, grows=copy.path in options.growing)
+                for number, copy in enumerate(group)
+            ]
             several = [_Merge(read, offset, options).merged()]
         by_name = any(topic_id_of(copy) is None for copy in group)
         found += [each._replace(topic_id=topic_id, by_name=by_name, other_topic_ids=others) for each in several]
@@ -368,15 +378,17 @@ class _Merge:
         if (mark is None or mark <= stop) and ends and all(ends):
             yield MissingRecords(stop, None, False, None if mark is None else False)
 
-    def _superseded(self, coverages: Sequence[Coverage], parts: Iterable[_Part]) -> Iterable[SupersededRecords]:
+    def _superseded(self, coverages: Sequence[Coverage], parts: Sequence[_Part]) -> Iterable[SupersededRecords]:
         if not self._compacted:
             return
         first = coverages[0]
         cleaned = first.copy.context.cleaner_offset
         end = max((each.stop for each in first.stretches), default=0) if cleaned is None else cleaned
-        for part in parts:
+        filled = [part for part in parts if part.coverage is not first and part.start < end]
+        end = min(end, _end_of_removed(parts)) if filled else end
+        for part in filled:
             part = part._replace(stop=min(part.stop, end))
-            if part.coverage is not first and part.start < part.stop and (records := _records(part)):
+            if part.start < part.stop and (records := _records(part)):
                 yield SupersededRecords(part.coverage.copy.path, part.start, part.stop - 1, records)
 
     def _above(self, parts: Iterable[_Part]) -> int | None:
@@ -394,6 +406,24 @@ def share_holes(copies: Sequence[CopyBatches]) -> bool:
 
 def _records(part: _Part) -> int:
     return records_in([part.stretch], [OffsetRange(part.start, part.stop)])
+
+
+def _end_of_removed(parts: Sequence[_Part]) -> int:
+    """The offset after the last one that is covered and has no record; 0 without one.
+
+    A record after it replaces no other one that is not in the parts.
+    """
+    for part in reversed(parts):
+        found, after = part.stretch.of, part.stop
+        for number in reversed(range(*part_of(part.stretch, part.start, part.stop))):
+            if found.last[number] + 1 < after:
+                return after
+            if found.count[number] <= found.last[number] - found.first[number]:
+                return min(found.last[number] + 1, after)
+            after = found.first[number]
+        if after > part.start:
+            return after
+    return 0
 
 
 def _by_cleaning(coverages: Sequence[Coverage]) -> list[Coverage]:

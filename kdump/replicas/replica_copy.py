@@ -51,14 +51,23 @@ class ReplicaCopy:
     """A copy of a topic-partition, or a part of one. `number` is its place among the PATHs.
 
     `errors` are those of log files that cannot be read, which are left out. `cut` is the offset from which on its
-    records are not of the common history, None where it has no others.
+    records are not of the common history, None where it has no others. `grows`: a broker is writing it.
     """
 
-    def __init__(self, number: int, partition: Partition, max_batch_bytes: int, part: CopyRange | None = None) -> None:
+    def __init__(
+        self,
+        number: int,
+        partition: Partition,
+        max_batch_bytes: int,
+        part: CopyRange | None = None,
+        *,
+        grows: bool = False,
+    ) -> None:
         self.number, self.partition, self.path = number, partition, partition.path
         self.context = checkpoint_context(partition) if part is None else part.context
         self._part = part
-        found = CopyBatches([segment.log for segment in partition.segments], None if part is None else part.ranges)
+        ranges = None if part is None else part.ranges
+        found = CopyBatches([segment.log for segment in partition.segments], ranges, grows=grows)
         self.errors = found.read(max_batch_bytes)
         order = ordered(partition, found)
         self.batches, self.left_out = order.batches, list[LeftOutBatch](order.left_out)
@@ -80,8 +89,8 @@ class ReplicaCopy:
         return min([*bases, *self.batches.first[:1]], default=None)
 
     def ends_at(self, offset: int) -> bool:
-        """Whether the last batch ends before this offset, or there is none."""
-        return not len(self.batches) or self.batches.last[-1] == offset - 1
+        """Whether this is the offset after the last batch; 0 without one."""
+        return (self.batches.last[-1] + 1 if len(self.batches) else 0) == offset
 
     def has(self, other: "ReplicaCopy", number: int) -> int | None:
         """The number of a batch with the offset and the bytes of a batch of another copy."""

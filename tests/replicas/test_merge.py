@@ -470,6 +470,42 @@ def test_the_copy_that_was_cleaned_furthest(number: int, tmp_path: Path) -> None
     assert codes(found) == []
 
 
+def test_records_that_later_ones_may_have_replaced(tmp_path: Path) -> None:
+    """Only those after which an offset is covered and has no record: else each later record is there."""
+    batches = [batch(number, b"v") for number in range(5)]
+
+    def superseded(name: str, *parts: bytes) -> list[tuple[int, ...]]:
+        furthest = copy_of(tmp_path / name / "a", log_of(*parts), cleaner_offset=5)
+        other = copy_of(tmp_path / name / "b", log_of(*batches), cleaner_offset=1)
+        return [(each.first_offset, each.last_offset, each.records) for each in merged(furthest, other).superseded]
+
+    def torn(number: int) -> bytes:
+        return batches[number][:-1] + b"!"
+
+    assert superseded("after", torn(0), batches[2], batches[4]) == [(0, 1, 2)]
+    assert superseded("whole", torn(0), *batches[1:]) == []
+    assert superseded("before", batches[0], batches[2], torn(3), batches[4]) == []
+    assert superseded("between", torn(0), batches[1], batches[3], torn(4)) == [(0, 0, 1)]
+    emptied = build.batch([], base_offset=3, last_offset_delta=0)
+    assert superseded("inside", torn(0), *batches[1:3], emptied, batches[4]) == [(0, 0, 1)]
+
+
+def test_a_copy_without_a_batch_says_no_end(tmp_path: Path) -> None:
+    torn = copy_of(tmp_path / "a", log_of(A, B[:-1]))
+    assert codes(merged(torn, copy_of(tmp_path / "b", log_of()))) == ["replica/missing"]
+    assert codes(merged(torn, copy_of(tmp_path / "c", log_of(A)))) == []
+
+
+def test_the_last_bytes_of_a_growing_copy(tmp_path: Path) -> None:
+    """They can be half a batch; damage before other batches is damage."""
+    copies = [copy_of(tmp_path / name, log_of(A, B[:-1])) for name in "ab"]
+    assert codes(merged(*copies)) == ["replica/missing"]
+    growing = merged(*copies, growing=frozenset(map(str, copies)))
+    assert (codes(growing), growing.damage) == ([], ())
+    copies = [copy_of(tmp_path / name, log_of(A, B[:-1] + b"!", C)) for name in "cd"]
+    assert codes(merged(*copies, growing=frozenset(map(str, copies)))) == ["replica/missing"]
+
+
 # ---- transactions
 
 
