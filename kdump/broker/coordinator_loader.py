@@ -10,15 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from kdump.broker.history import EpochRun
 from kdump.errors import SourceError
 from kdump.format.batch import Batch
 from kdump.format.control import ControlType, decode_key
 from kdump.format.internal_topics.decoded import DecodedRecord, RecordDecoder
+from kdump.format.java import MAX_LONG
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Partition
 from kdump.storage.records import open_in_pieces, records
-from kdump.storage.walk import BatchChunk, ForeignBatch, Tail, TailContent
+from kdump.storage.source import Source
+from kdump.storage.walk import BatchChunk, ForeignBatch, Tail, TailContent, Walk
 
 _MARKERS: Final = {ControlType.COMMIT: True, ControlType.ABORT: False}
 
@@ -58,23 +59,22 @@ class GroupLogUse:
 class CoordinatorLoadSummary:
     """What a load read. `damaged` are stretches that are no valid batch, `undecoded` records that have no valid fields.
 
-    `unknown` are records of a type or version that only a later release knows. `bytes` are those of all records.
-    `runs` are the leader epochs of the batches, `end_offset` is the one after the last batch.
+    `unknown` are records of a type or version that only a later release knows. `superseded` are records that later ones
+    may have replaced, which the log cleaner removed. `bytes` are those of all records.
     """
 
     log_use: dict[str, GroupLogUse] = field(default_factory=dict)
-    runs: list[EpochRun] = field(default_factory=list)
-    end_offset: int = 0
     records: int = 0
     bytes: int = 0
     damaged: int = 0
     undecoded: int = 0
     unknown: int = 0
+    superseded: int = 0
     errors: list[SourceError] = field(default_factory=list)
 
 
 class CoordinatorLoader:
-    """Loads one copy of a partition of an internal topic. `on_bytes` gets the bytes of the log files that were read.
+    """Loads the log of a partition of an internal topic. `on_bytes` gets the bytes of the log files that were read.
 
     `log_start_offset`: records below it are left out. `live`: a broker is writing the log, so that its last bytes may
     be half a batch.
@@ -95,51 +95,71 @@ class CoordinatorLoader:
         self._log_start_offset, self._live, self._on_bytes = log_start_offset, live, on_bytes
 
     def load(self, partition: Partition) -> CoordinatorLoadSummary:
-        """Read all segments in log order. What cannot be read is an error of the summary."""
+        """Read all segments of one copy in log order. What cannot be read is an error of the summary."""
         for segment in partition.segments:
             try:
-                self._read(segment.log)
+                with segment.log.open() as source:
+                    walk = self._walk(segment.log, source, segment.log.base_offset)
+                    self._read(walk, segment.log, self._log_start_offset, MAX_LONG)
             except SourceError as error:
                 self.summary.errors.append(error)
             if self._on_bytes is not None:
                 self._on_bytes(segment.log.size)
         return self.summary
 
-    def _read(self, file: LogFile) -> None:
-        with file.open() as source:
-            walk = walk_of(
-                file.kind,
-                source,
-                base_offset=file.base_offset,
-                everything=True,
-                max_batch_bytes=self._max_batch_bytes,
-            )
-            for item in walk:
-                match item:
-                    case BatchChunk(_, _, False):
-                        for batch in item.rows():
-                            self._replay(batch, item.body(batch))
-                    case Tail(_, _, TailContent.ZEROS) if file.preallocated:
-                        pass
-                    case Tail() if self._live and file.active:
-                        pass
-                    case ForeignBatch():
-                        pass
-                    case _:
-                        self.summary.damaged += 1
+    def load_part(self, log: LogFile, positions: tuple[int, int], offsets: tuple[int, int]) -> None:
+        """Read the valid batches that begin at `positions` [start, stop), of these the records at `offsets`.
 
-    def _replay(self, batch: Batch, body: memoryview) -> None:
-        summary = self.summary
-        summary.end_offset = batch.last_offset + 1
-        self._add_epoch(batch)
-        if batch.last_offset < self._log_start_offset:
+        `offsets` are inclusive: the first and the last of these batches have them. Where they do not, because the file
+        is another one by now, that is damage. What cannot be read is an error of the summary.
+        """
+        (start, stop), (lowest, highest) = positions, offsets
+        try:
+            with log.open() as source:
+                walk = self._walk(log, source, log.base_offset if start == 0 else max(lowest, 0), start, stop)
+                first, last = self._read(walk, log, max(lowest, self._log_start_offset), highest)
+        except SourceError as error:
+            self.summary.errors.append(error)
             return
+        if walk.position != stop or first > lowest or last < highest:
+            self.summary.damaged += 1
+
+    def _walk(
+        self, log: LogFile, source: Source, base_offset: int | None, start: int = 0, stop: int | None = None
+    ) -> Walk:
+        limit = self._max_batch_bytes
+        return walk_of(
+            log.kind, source, base_offset=base_offset, start=start, stop=stop, everything=True, max_batch_bytes=limit
+        )
+
+    def _read(self, walk: Walk, log: LogFile, lowest: int, highest: int) -> tuple[int, int]:
+        """Replay the records with offsets from `lowest` to `highest`; the first and last offset of the batches."""
+        first, last = MAX_LONG, -1
+        for item in walk:
+            match item:
+                case BatchChunk(_, _, False):
+                    for batch in item.rows():
+                        first, last = min(first, batch.base_offset), batch.last_offset
+                        if last >= lowest:
+                            self._replay(batch, item.body(batch), lowest, highest)
+                case Tail(_, _, TailContent.ZEROS) if log.preallocated:
+                    pass
+                case Tail() if self._live and log.active:
+                    pass
+                case ForeignBatch():
+                    pass
+                case _:
+                    self.summary.damaged += 1
+        return first, last
+
+    def _replay(self, batch: Batch, body: memoryview, lowest: int, highest: int) -> None:
+        summary = self.summary
         opened = open_in_pieces(batch, body, self._max_batch_bytes)
         if opened.problem is not None:
             summary.damaged += 1
-        producer_id = batch.producer_id
+        producer_id, is_cut = batch.producer_id, batch.base_offset < lowest or batch.last_offset > highest
         for record in records(batch, opened):
-            if record.offset < self._log_start_offset:
+            if is_cut and not lowest <= record.offset <= highest:
                 continue
             if batch.control:
                 try:
@@ -167,10 +187,3 @@ class CoordinatorLoader:
             self.summary.unknown += 1
         else:
             self.summary.undecoded += 1
-
-    def _add_epoch(self, batch: Batch) -> None:
-        epoch, runs = batch.partition_leader_epoch, self.summary.runs
-        if runs and runs[-1].epoch == epoch:
-            runs[-1] = runs[-1]._replace(last=batch.last_offset, batches=runs[-1].batches + 1)
-        else:
-            runs.append(EpochRun(epoch, batch.base_offset, batch.last_offset, 1))

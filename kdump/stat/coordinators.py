@@ -1,7 +1,7 @@
 """Loads the coordinators of groups from their internal topics, one task for each partition with all of its copies.
 
-Several copies of a partition have one history (kdump.broker.history). The state is that of the reference copy: the one
-with the highest leader epoch, then with the highest log end offset.
+Several copies of a partition become one log, as kdump convert makes it (kdump.replicas.merge): what one copy cannot
+prove comes from another one of the same history. The state is that of this log.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -9,28 +9,29 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.broker.coordinator_loader import CoordinatorLoader, CoordinatorLoadSummary, CoordinatorShard
 from kdump.broker.group_coordinator_shard import GroupCoordinatorShard
-from kdump.broker.history import common_history, history_of
 from kdump.broker.share_coordinator_shard import ShareCoordinatorShard
 from kdump.engine.protocol import Engine
 from kdump.errors import SourceError
-from kdump.format.naming import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TopicPartition
-from kdump.storage.copies import by_topic_id, epochs_of, topic_id_of
+from kdump.format.naming import CONSUMER_OFFSETS, SHARE_GROUP_STATE, Kind, TopicPartition
+from kdump.storage.copies import by_topic_id, topic_id_of
 from kdump.storage.discovery import discover
 from kdump.storage.live import is_written, read_until_sound
 from kdump.storage.offset_checkpoints import CheckpointCache
 from kdump.storage.partition import LogDirectory, Partition
+from kdump.verify.findings import Finding
 
 if TYPE_CHECKING:
     from kdump.format.internal_topics.decoded import RecordDecoder
 
 _COORDINATED: Final = (CONSUMER_OFFSETS, SHARE_GROUP_STATE)
+_ABOUT_COPIES: Final = ("replica/diverged", "replica/differs")
 
 
 class CoordinatorStatistics(NamedTuple):
-    """What the coordinator of a partition of an internal topic knows, from the log at `path`.
+    """What the coordinator of a partition of an internal topic knows, from the log of all copies.
 
-    `replicas` are the paths of all copies, the one that was read first. `topic_names` are by topic id, from the
-    partition.metadata of all partitions that were found.
+    `replicas` are their paths, the reference copy first, which is at `path`. `findings` are about records in which the
+    copies differ. `topic_names` are by topic id, from the partition.metadata of all partitions that were found.
     """
 
     path: str
@@ -38,6 +39,7 @@ class CoordinatorStatistics(NamedTuple):
     shard: GroupCoordinatorShard | ShareCoordinatorShard
     summary: CoordinatorLoadSummary
     replicas: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
     topic_names: dict[str, str] = {}  # noqa: RUF012  # never changed
 
     @property
@@ -74,7 +76,7 @@ class CoordinatorSources:
         for item in found:
             if isinstance(item, Partition) and item.topic_partition is not None and not item.state:
                 of = item.topic_partition
-                if of.topic in _COORDINATED and item.segments:
+                if of.topic in _COORDINATED and item.segments and _has_offsets(item):
                     self._copies.setdefault(of, []).append(item._replace(listing=None))
                 if item.metadata is not None:
                     self._topics.setdefault(of.topic, item)
@@ -99,10 +101,18 @@ class CoordinatorSources:
                 yield LoadTask(tuple(group), starts, tuple(map(is_written, group)), max_batch_bytes)
 
 
+def _has_offsets(copy: Partition) -> bool:
+    """Whether its records have offsets. Kafka 0.7 had no coordinators."""
+    return all(segment.log.kind is Kind.LOG for segment in copy.segments)
+
+
 class _Load(NamedTuple):
-    partition: Partition
+    """A loaded log. `replicas` are the paths of its copies, the reference copy first."""
+
     shard: GroupCoordinatorShard | ShareCoordinatorShard
     summary: CoordinatorLoadSummary
+    replicas: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
 
     @property
     def is_sound(self) -> bool:
@@ -110,44 +120,60 @@ class _Load(NamedTuple):
 
 
 def load_coordinator(task: LoadTask) -> CoordinatorStatistics:
-    """Load the copies of a partition, and choose the reference copy."""
-    loads = []
-    for copy, start, live in zip(task.copies, task.log_starts, task.live, strict=True):
-        if live:
-            loads.append(_load_live(copy, start, task.max_batch_bytes))
-        else:
-            loads.append(_load(copy, start, task.max_batch_bytes, live=False))
-    order: tuple[int, ...] = (0,)
-    if len(loads) > 1:
-        histories = [
-            history_of(load.summary.runs, epochs_of(load.partition.epochs), load.summary.end_offset) for load in loads
-        ]
-        order = common_history(histories).order
-    chosen = loads[order[0]]
-    of = chosen.partition.topic_partition
-    assert of is not None
-    replicas = tuple(loads[number].partition.path for number in order)
-    return CoordinatorStatistics(chosen.partition.path, of, chosen.shard, chosen.summary, replicas)
-
-
-def _load_live(partition: Partition, log_start_offset: int, max_batch_bytes: int) -> _Load:
-    """Load what a broker is writing: what is odd in it is read again."""
+    """Load the log of a partition. What a broker is writing is found and read again where it is odd."""
 
     def again(before: _Load) -> _Load:
-        found = next((each for each in discover([partition.path]) if isinstance(each, Partition)), None)
-        return before if found is None else _load(found, log_start_offset, max_batch_bytes, live=True)
+        return _load(task._replace(copies=tuple(map(_found_again, task.copies, task.live))))
 
-    first = _load(partition, log_start_offset, max_batch_bytes, live=True)
-    return read_until_sound(first, lambda load: load.is_sound, again) or first
+    load = _load(task)
+    if any(task.live):
+        load = read_until_sound(load, lambda each: each.is_sound, again) or load
+    of = task.copies[0].topic_partition
+    assert of is not None
+    return CoordinatorStatistics(load.replicas[0], of, load.shard, load.summary, load.replicas, findings=load.findings)
 
 
-def _load(partition: Partition, log_start_offset: int, max_batch_bytes: int, *, live: bool) -> _Load:
-    assert partition.topic_partition is not None
-    topic = partition.topic_partition.topic
-    shard = ShareCoordinatorShard() if topic == SHARE_GROUP_STATE else GroupCoordinatorShard()
+def _found_again(copy: Partition, live: bool) -> Partition:
+    if not live:
+        return copy
+    return next((each for each in discover([copy.path]) if isinstance(each, Partition)), copy)
+
+
+def _load(task: LoadTask) -> _Load:
+    of = task.copies[0].topic_partition
+    assert of is not None
+    shard = ShareCoordinatorShard() if of.topic == SHARE_GROUP_STATE else GroupCoordinatorShard()
     keeps: CoordinatorShard = shard
-    loader = CoordinatorLoader(keeps, _decoder(topic), max_batch_bytes, log_start_offset=log_start_offset, live=live)
-    return _Load(partition, shard, loader.load(partition))
+    start, live = max(task.log_starts), any(task.live)
+    loader = CoordinatorLoader(keeps, _decoder(of.topic), task.max_batch_bytes, log_start_offset=start, live=live)
+    if len(task.copies) > 1:
+        return _load_merged(task, loader, shard)
+    return _Load(shard, loader.load(task.copies[0]), (task.copies[0].path,))
+
+
+def _load_merged(
+    task: LoadTask, loader: CoordinatorLoader, shard: GroupCoordinatorShard | ShareCoordinatorShard
+) -> _Load:
+    """Load the log that several copies make. Offsets that none of them proves are damage of it."""
+    from kdump.replicas.findings import replica_findings  # a single copy does not need it
+    from kdump.replicas.merge import MergeOptions, merge_replicas
+
+    summary, paths = loader.summary, tuple(copy.path for copy in task.copies)
+    growing = frozenset(path for path, live in zip(paths, task.live, strict=True) if live)
+    options = MergeOptions(max_batch_bytes=task.max_batch_bytes, growing=growing)
+    try:
+        merged, *_ = merge_replicas(task.copies, options=options)
+    except SourceError as error:
+        summary.errors.append(error)
+        return _Load(shard, summary, paths)
+    summary.errors += merged.errors
+    summary.damaged += len(merged.missing)
+    summary.superseded += sum(each.records for each in merged.superseded)
+    for each in merged.partition.slices:
+        assert each.stop is not None
+        loader.load_part(each.log, (each.start, each.stop), (each.lowest, each.highest))
+    findings = tuple(each for each in replica_findings(merged) if each.code in _ABOUT_COPIES)
+    return _Load(shard, summary, merged.replicas, findings)
 
 
 def _decoder(topic: str) -> "RecordDecoder":

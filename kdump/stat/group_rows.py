@@ -224,6 +224,7 @@ class GroupCollector:
     def findings(self) -> GroupFindings:
         """What is wrong with the groups, and with the logs of their coordinators."""
         found = [*_unread(self._fold.coordinators)]
+        found += (each for coordinator in self._fold.coordinators for each in coordinator.findings)
         kept: dict[str, int] = {}
         not_kept: dict[tuple[str, str], int] = {}
         for group in self.groups:
@@ -262,17 +263,19 @@ def _ahead(group: GroupStatistics, each: GroupPartition) -> Finding:
 def _unread(coordinators: Iterable[CoordinatorStatistics]) -> Iterator[Finding]:
     for each in coordinators:
         summary = each.summary
-        if summary.damaged or summary.undecoded or summary.unknown:
+        if summary.damaged or summary.undecoded or summary.unknown or summary.superseded:
+            severity = Severity.WARNING if summary.superseded else Severity.INFO
             lost = bool(summary.damaged or summary.undecoded)
             yield make_finding(
                 "group/unread",
                 each.path,
                 0,
                 0,
-                severity=None if lost else Severity.INFO,
+                severity=None if lost else severity,
                 damaged=summary.damaged,
                 undecoded=summary.undecoded,
                 unknown=summary.unknown,
+                superseded=summary.superseded,
             )
 
 

@@ -3,74 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kdump.format.naming import TopicPartition
-from kdump.stat.group_rows import GroupPartitionRow, GroupRow
 from kdump.stat.groups import EndSource, GroupFold, PartitionEnd
-from kdump.stat.row_collector import RowCollector
-from kdump.stat.row_sections import RowOptions, StatResult
-from kdump.stat.rows import RowKind
-from kdump.stat.stat import stat_logs
-from kdump.stat.values import StatOptions
-from kdump.storage.discovery import discover
 from support import build
 from support.coordinator_records import MessageWriter, commit_key, commit_value
+from support.group_logs import NOW_MS, checkpoint, commits, groups, log, measured, partitions, plain
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
-NOW_MS = 10_000_000
 TOPIC_ID = "b4Cp498gSZKCAYrAuDdmcQ"
 OTHER_ID = "ZPP8_uHfR-G-PRxc76lonQ"
-
-
-def log(directory: Path, name: str, *batches: bytes, topic_id: str | None = None) -> Path:
-    folder = directory / name
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{0:020}.log").write_bytes(b"".join(batches))
-    if topic_id is not None:
-        (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
-    return folder
-
-
-def plain(count: int, epoch: int = 0) -> bytes:
-    return build.batch([build.record(b"k", b"v")] * count, epoch=epoch)
-
-
-def commits(*offsets: tuple[str, str, int, int | None], epoch: int = 0, **how: Any) -> bytes:
-    """A batch of commits: group, topic, partition, offset."""
-    records = [
-        build.record(commit_key(group, topic, partition), None if offset is None else commit_value(offset, **how))
-        for group, topic, partition, offset in offsets
-    ]
-    return build.batch(records, epoch=epoch)
-
-
-def checkpoint(directory: Path, offsets: Mapping[str, int]) -> None:
-    lines = [f"{name.rpartition('-')[0]} {name.rpartition('-')[2]} {offset}\n" for name, offset in offsets.items()]
-    (directory / "replication-offset-checkpoint").write_text(f"0\n{len(lines)}\n{''.join(lines)}")
-
-
-def measured(*paths: Path, kind: RowKind = RowKind.GROUP, **options: Any) -> StatResult:
-    rows = RowCollector(RowOptions((kind,), now_ms=NOW_MS, **options))
-    for item in stat_logs(discover(paths), StatOptions(groups=True)):
-        assert rows.add(item) == ()
-    return rows.result()
-
-
-def groups(*paths: Path, **options: Any) -> dict[str, dict[str, Any]]:
-    result = measured(*paths, **options)
-    return {row.source.group_id: dict(row.fields()) for row in result.sections[0].rows if isinstance(row, GroupRow)}
-
-
-def partitions(*paths: Path, **options: Any) -> Iterator[dict[str, Any]]:
-    result = measured(*paths, kind=RowKind.GROUP_PARTITION, **options)
-    for row in result.sections[0].rows:
-        assert isinstance(row, GroupPartitionRow)
-        yield dict(row.fields())
 
 
 def test_the_lag_is_up_to_the_high_watermark_or_the_log_end(tmp_path: Path) -> None:
@@ -110,7 +56,7 @@ def test_damage_in_the_log_of_a_coordinator(tmp_path: Path) -> None:
     log(tmp_path, "__consumer_offsets-0", good[:-1] + b"\xff")
     (finding,) = measured(tmp_path).group_findings.findings
     assert (finding.code, finding.severity.word) == ("group/unread", "error")
-    assert dict(finding.data) == {"damaged": 1, "undecoded": 0, "unknown": 0}
+    assert dict(finding.data) == {"damaged": 1, "undecoded": 0, "unknown": 0, "superseded": 0}
     log(tmp_path, "__consumer_offsets-0", build.batch([build.record(b"\x7f\xff", b"")]))
     (finding,) = measured(tmp_path).group_findings.findings
     assert (finding.severity.word, finding.data["unknown"]) == ("info", 1)

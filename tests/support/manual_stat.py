@@ -217,7 +217,7 @@ GROUP = {
     "first_offset": "of its records in the log at path",
     "last_offset": "likewise",
     "tombstones": "among these records",
-    "replicas": "an array of the copies of the log at path, that one first",
+    "replicas": "an array of the copies of the log of its coordinator, that at path first; records come from all",
     "members": "an array of objects: member_id, instance_id, client_id, client_host, epoch, assigned_partitions",
     "partitions": "an array of objects with the fields of a line group_partition from topic to delivery",
 }
@@ -352,17 +352,22 @@ ABOUT = [
     ),
     (
         "A committed offset is the last one that is valid after all transactions and tombstones, as a group "
-        "coordinator has it; the rules of expiry are those of Kafka 4.3. Of several copies of a partition of an "
-        "internal topic the one with the highest leader epoch counts, then the one with the highest log end offset; "
-        "the end of any other partition is the highest high watermark of its copies. The topic of a share group is "
-        "known by its id: partition.metadata says the name. Whether a streams group reads topics by a pattern is not "
-        "known."
+        "coordinator has it; the rules of expiry are those of Kafka 4.3. Several copies of a partition of an internal "
+        "topic are read as the one log that kdump convert makes of them: what damage hides in one copy comes from "
+        "another one of the same topic id and the same history, and what a broker that follows the reference copy "
+        "would truncate does not count. The reference copy is the one with the highest leader epoch, then with the "
+        "highest log end offset. The end of any other partition is the highest high watermark of its copies. The "
+        "topic of a share group is known by its id: partition.metadata says the name. Whether a streams group reads "
+        "topics by a pattern is not known."
     ),
     (
-        "Two findings are about groups. group/ahead: an offset lies beyond the end of its partition, because records "
+        "These findings are about groups. group/ahead: an offset lies beyond the end of its partition, because records "
         "were lost; where the log goes as far as the offset, only the stored high watermark is old, which is info and "
-        "shown in JSON alone. group/unread, an error: the log of a coordinator is damaged, "
-        "or holds records that cannot be decoded, so that what is said of groups may be out of date."
+        "shown in JSON alone. group/unread, an error: the log of a coordinator is damaged, so that no copy has what "
+        "was there, or holds records that cannot be decoded; what is said of groups may be out of date. It is a "
+        "warning where a copy that the log cleaner went over less far has filled damage of another one, with records "
+        "that later ones may have replaced. replica/diverged and replica/differs: copies of the log of a coordinator "
+        "have different records."
     ),
     (
         "An estimate is marked in JSON as estimate, with its error. Whether a number is exact depends on the data "

@@ -26,8 +26,11 @@ ENTRIES = (
         (
             "what is said of groups may be out of date: {damaged} damaged stretches of the log, {undecoded} records "
             "that cannot be decoded, {unknown} records of a later release"
+            "{superseded:?, # records of a copy that was cleaned less far|}"
         ),
-        "A later commit or a tombstone can be among them.",
+        "A later commit or a tombstone can be among them. Of several copies, a stretch is damaged where none of them "
+        "has a valid batch. Where one that was cleaned less far fills a stretch, later records may have replaced those "
+        "that it has there.",
         "kdump recover shows what a broker gives up of the log. A coordinator does not load a partition with such a "
         "record.",
         "CoordinatorLoaderImpl",
