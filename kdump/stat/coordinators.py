@@ -146,9 +146,22 @@ def _load(task: LoadTask) -> _Load:
     keeps: CoordinatorShard = shard
     start, live = max(task.log_starts), any(task.live)
     loader = CoordinatorLoader(keeps, _decoder(of.topic), task.max_batch_bytes, log_start_offset=start, live=live)
+    task = task._replace(copies=tuple(_with_swap_segments(copy, loader.summary) for copy in task.copies))
     if len(task.copies) > 1:
         return _load_merged(task, loader, shard)
     return _Load(shard, loader.load(task.copies[0]), (task.copies[0].path,))
+
+
+def _with_swap_segments(copy: Partition, summary: CoordinatorLoadSummary) -> Partition:
+    """The copy as the next start of its broker reads it: the log cleaner goes over these topics all the time."""
+    if copy.misplaced_files:
+        from kdump.log.swap_segments import with_swap_segments  # few logs have any
+
+        try:
+            return with_swap_segments(copy)
+        except SourceError as error:
+            summary.errors.append(error)
+    return copy
 
 
 def _load_merged(

@@ -280,6 +280,21 @@ def test_logs_of_kafka_0_7_have_no_coordinator(tmp_path: Path) -> None:
     assert rows.lacks_coordinators
 
 
+@pytest.mark.parametrize("copies", [1, 2])
+def test_a_segment_that_was_about_to_be_put_in_place(copies: int, tmp_path: Path) -> None:
+    """A broker stopped while the log cleaner replaced segments: the records are in a .swap file."""
+    paths = []
+    for name in "ab"[:copies]:
+        folder = log(tmp_path / name, OFFSETS, commits(("g", "orders", 0, 1)))
+        (folder / f"{0:020}.log").rename(folder / f"{0:020}.log.swap")
+        (folder / f"{9:020}.log").write_bytes(commits(("h", "orders", 0, 2), at=9))
+        paths.append(folder)
+    result = measured(*paths)
+    assert (codes(result), committed(result)) == ([], {("g", 0): 1, ("h", 0): 2})
+    (paths[-1] / f"{0:020}.log.swap").unlink()
+    assert committed(measured(paths[-1])) == {("h", 0): 2}
+
+
 # ---- a broker that writes
 
 
