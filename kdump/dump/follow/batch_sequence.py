@@ -1,7 +1,7 @@
 """Whole batches at the beginning of bytes, and where in a file a batch or the next one after damage is."""
 
 from collections import deque
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kdump.dump.follow.partition_listing import SegmentPath
 from kdump.dump.follow.recent_batches import KEPT
@@ -9,6 +9,8 @@ from kdump.format.batch import Batch
 from kdump.kernel.results import Carry
 from kdump.storage.source import BytesSource, Source
 from kdump.storage.walk import BatchChunk, Gap, Tail, Walk
+
+PIECE_BYTES: Final = 1 << 20
 
 
 class BatchSequence(NamedTuple):
@@ -60,6 +62,20 @@ def batch_sequence(
             break
         last.extend(item.row(index) for index in range(max(0, item.batches - KEPT), item.batches))
     return BatchSequence(last[-1].position + last[-1].size if last else 0, tuple(last), claimed, limited)
+
+
+def read_sequence(
+    source: Source, base_offset: int | None, place: BatchPlace, max_batch_bytes: int, below: int | None = None
+) -> tuple[memoryview, BatchSequence]:
+    """The next bytes from a place on and the valid batches at their beginning: 1 MiB, or one batch that is larger."""
+    left, piece_bytes = source.size - place.position, PIECE_BYTES
+    while True:
+        data = memoryview(bytearray(min(left, piece_bytes)))
+        data = data[: source.readinto(place.position, data)]
+        run = batch_sequence(data, base_offset, place.carry, max_batch_bytes, below)
+        if run.size or run.limited or not len(data) < run.claimed <= min(left, max_batch_bytes):
+            return data, run
+        piece_bytes = run.claimed
 
 
 def next_valid(

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kdump.broker.history import replaced_from
 from kdump.dump.dump import DumpOptions, OnDamage, RecordLimit, decoder_for, dump_messages, value_decoder_for
 from kdump.dump.events import Event, FileBegin, FileEnd, LogChange, OutputFlush
-from kdump.dump.follow.batch_sequence import BatchPlace, BatchSequence, NextValid, batch_sequence, next_valid, place_of
+from kdump.dump.follow.batch_sequence import (
+    BatchPlace,
+    BatchSequence,
+    NextValid,
+    batch_sequence,
+    next_valid,
+    place_of,
+    read_sequence,
+)
 from kdump.dump.follow.partition_listing import PartitionListing, SegmentPath
 from kdump.dump.follow.recent_batches import BatchState, RecentBatches, SegmentInode, shown, state_in
 from kdump.dump.message_range import MessageRange
@@ -31,7 +39,6 @@ from kdump.storage.walk import Walk
 if TYPE_CHECKING:
     from kdump.format.value_schemas.value_decoder import ValueDecoder
 
-PIECE_BYTES: Final = 1 << 20
 _REPLACING_SECONDS: Final = 5
 """So long a broker may take to rename the segments that the cleaner made. One that died leaves them as they are."""
 
@@ -303,31 +310,24 @@ class LogCursor:
         """Show whole batches up to the first bytes that are none."""
         base_offset, max_bytes = begin.file.base_offset, self._options.max_batch_bytes
         below = self._mark if self._is_limited else None
-        piece_bytes = PIECE_BYTES
-        while (left := source.size - self._place.position) > 0 and not self._limit.reached:
-            position = self._place.position
-            data = memoryview(bytearray(min(left, piece_bytes)))
-            data = data[: source.readinto(position, data)]
-            run = batch_sequence(data, base_offset, self._place.carry, max_bytes, below)
+        while self._place.position < source.size and not self._limit.reached:
+            position, carry = self._place.position, self._place.carry
+            data, run = read_sequence(source, base_offset, self._place, max_bytes, below)
             if not self._is_intact(source):
                 self._forget_file()
                 return _Stop.TRUNCATED
             if run.size:
                 yield begin
-                messages = MessageRange(
-                    position, Kind.LOG, base_offset, BytesSource(data[: run.size]), self._place.carry
-                )
+                messages = MessageRange(position, Kind.LOG, base_offset, BytesSource(data[: run.size]), carry)
                 options = self._shown_options()
                 yield from dump_messages(messages, begin.file, options, self._on_damage, self._limit)
                 yield FileEnd(begin.file, source.size, False)
                 yield OutputFlush()
                 self._take(source, position, data, run)
-                piece_bytes = PIECE_BYTES
             if run.limited:
                 return _Stop.LIMITED
-            if not run.size and not len(data) < run.claimed <= min(left, max_bytes):
+            if not run.size:
                 return _Stop.NO_BATCH
-            piece_bytes = PIECE_BYTES if run.size else run.claimed
         return _Stop.END
 
     def _read_damage(
