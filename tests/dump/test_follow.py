@@ -166,6 +166,25 @@ def test_truncation_over_segments_and_beyond_what_is_remembered(tmp_path: Path) 
     assert result.values["t", 0] == log.values
 
 
+def test_truncation_of_a_segment_that_was_shown_a_moment_ago(tmp_path: Path) -> None:
+    log = GrowingPartition(tmp_path, "t", 0)
+    log.append(b"a")
+
+    def grow() -> None:
+        log.append(b"b")
+        log.roll()
+        log.append(b"c")
+
+    def replace() -> None:
+        log.truncate(1)
+        for value in (b"B", b"C", b"D"):
+            log.append(value)
+
+    result = seen(grow, replace, of=tmp_path)
+    assert result.changes == [("truncated", ("t", 0), {"offset": 1})]
+    assert result.values["t", 0] == log.values
+
+
 def test_a_log_that_shrinks_without_leader_epochs(tmp_path: Path) -> None:
     log = GrowingPartition(tmp_path, "t", 0)
     for number in range(200):

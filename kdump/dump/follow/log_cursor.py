@@ -400,6 +400,8 @@ class LogCursor:
         newest = self._recent.newest
         assert newest is not None
         self._place = BatchPlace(newest.end, newest.next_offset, newest.carry)
+        if self._epochs and newest.epoch <= self._epochs[-1].epoch:
+            self._compared_offset = self.next_offset
 
     def _forget_file(self) -> None:
         if self._file is not None:
