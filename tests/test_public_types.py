@@ -19,7 +19,7 @@ import kdump
 
 # What one function of kdump hands to another: the classes of these stay inside.
 INSIDE = {
-    "DumpOptions.committed_read": "CommittedRead",
+    "DumpOptions.committed_read": "UncommittedRead",
     "Partition.directory_files": "DirectoryFiles",
     "Partition.listing": "Listing",
     "Plan.files": "Stamp",

@@ -14,7 +14,8 @@ def isolation_option(command: Callable[..., Any]) -> Callable[..., Any]:
         default="all",
         show_default=True,
         help="Show everything as it is stored, or what a consumer gets: read-uncommitted without control records;"
-        " read-committed also without aborted records, up to the last stable offset. The whole log is read for that.",
+        " read-committed also without aborted records, up to the last stable offset. The whole log is read for that."
+        " With --follow a record is shown when its transaction is committed.",
     )(command)
 
 
@@ -34,9 +35,4 @@ def check(chosen: dict[str, Any]) -> None:
     if chosen["force"]:
         raise click.UsageError(
             f"--force and --isolation {level} exclude each other: a consumer never gets a batch whose CRC is wrong"
-        )
-    if chosen["follow"] and level == "read-committed":
-        raise click.UsageError(
-            "--follow and --isolation read-committed exclude each other: a record is shown as soon as it is written,"
-            " and a later marker says whether it is committed"
         )

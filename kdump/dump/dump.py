@@ -133,7 +133,7 @@ class BoundedLog(NamedTuple):
         read, options = self.options.committed_read, self.options
         if read is not None:
             complete = complete and self.whole and options.max_bytes is None
-            yield read.note(complete=complete, filtered=options.predicates is not None)
+            yield from read.notes(complete=complete, filtered=options.predicates is not None)
 
 
 def bounded(files: Sequence[LogFile], options: DumpOptions, limit: RecordLimit) -> Iterator[BoundedLog]:

@@ -13,7 +13,7 @@ from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
     from kdump.dump.filters import RecordPredicates
-    from kdump.dump.isolation import CommittedRead
+    from kdump.dump.isolation import UncommittedRead
     from kdump.dump.log_end import FromEnd
     from kdump.format.value_schemas.value_decoder import ValueDecoders
     from kdump.log.isolation import Isolation
@@ -49,8 +49,9 @@ class DumpOptions(NamedTuple):
     `buffer_bytes` of a log are read at once.
 
     `isolation`: batches that a consumer with this isolation level does not get are left out. With read-committed an
-    IsolationNote comes after each log; `committed_read` is that of the log, which `dump_logs` sets. `marks_aborted`:
-    batches of log files say where their transaction is known to be aborted, with the isolation `all`.
+    IsolationNote comes after each log, but where it is followed; `committed_read` is that of the log, which `dump_logs`
+    and `follow_logs` set. `marks_aborted`: batches of log files say where their transaction is known to be aborted,
+    with the isolation `all`.
     """
 
     records: bool = True
@@ -75,7 +76,7 @@ class DumpOptions(NamedTuple):
     from_end: "FromEnd | None" = None
     buffer_bytes: int = BUFFER_BYTES
     isolation: "Isolation" = "all"
-    committed_read: "CommittedRead | None" = None
+    committed_read: "UncommittedRead | None" = None
     marks_aborted: bool = False
 
     @property

@@ -43,7 +43,7 @@ class ChunkRange(NamedTuple):
     aborted: bool = False
 
 
-class _Header(NamedTuple):
+class IsolationHeader(NamedTuple):
     """What a header says about who gets the batch; the fields are BATCH_COLUMNS."""
 
     position: int
@@ -65,7 +65,7 @@ class _Header(NamedTuple):
         return self.magic >= _RECORD_BATCH and bool(self.attributes & bit)
 
 
-_COLUMNS: Final = tuple(BATCH_COLUMNS.index(name) for name in _Header._fields)
+_COLUMNS: Final = tuple(BATCH_COLUMNS.index(name) for name in IsolationHeader._fields)
 
 
 class UncommittedRead:
@@ -86,7 +86,7 @@ class UncommittedRead:
             return
         columns = [cells[column::_WIDTH].tolist() for column in _COLUMNS]
         start = 0
-        for index, header in enumerate(map(_Header._make, zip(*columns, strict=True))):
+        for index, header in enumerate(map(IsolationHeader._make, zip(*columns, strict=True))):
             if not self.includes(header):
                 if start < index:
                     yield ChunkRange(start, index)
@@ -94,9 +94,13 @@ class UncommittedRead:
         if start < chunk.batches:
             yield ChunkRange(start, chunk.batches)
 
-    def includes(self, header: _Header) -> bool:
+    def includes(self, header: IsolationHeader) -> bool:
         """Whether the consumer gets a batch; one that it does not get may be counted."""
         return not header.has(CONTROL)
+
+    def notes(self, *, complete: bool, filtered: bool) -> Iterator[IsolationNote]:
+        """What is to be said after the log; `complete`: the read went through all that was to be shown."""
+        yield from ()
 
 
 class StoredRead(UncommittedRead):
@@ -123,13 +127,13 @@ class StoredRead(UncommittedRead):
             yield ChunkRange(0, chunk.batches)
             return
         columns = [cells[column::_WIDTH].tolist() for column in _COLUMNS]
-        headers = map(_Header._make, zip(*columns, strict=True))
+        headers = map(IsolationHeader._make, zip(*columns, strict=True))
         stop = 0
         for is_aborted, several in groupby(headers, self._is_aborted):
             start, stop = stop, stop + sum(1 for _ in several)
             yield ChunkRange(start, stop, is_aborted)
 
-    def _is_aborted(self, header: _Header) -> bool:
+    def _is_aborted(self, header: IsolationHeader) -> bool:
         if not header.has(TRANSACTIONAL) or header.has(CONTROL):
             return False
         if self._file is not None:
@@ -225,7 +229,7 @@ class CommittedRead(UncommittedRead):
         if self._decisions is not None:
             self._decisions.begin(self._numbers[os.path.basename(file.path)])
 
-    def includes(self, header: _Header) -> bool:
+    def includes(self, header: IsolationHeader) -> bool:
         """Whether the consumer gets a batch; one that it does not get is counted."""
         first, is_control, outcome = header.first_offset, header.has(CONTROL), None
         if not is_control and header.has(TRANSACTIONAL):
@@ -241,12 +245,12 @@ class CommittedRead(UncommittedRead):
             self._aborted_records.add(header, self._offsets)
         return outcome != ABORTED and not is_control
 
-    def note(self, *, complete: bool, filtered: bool) -> IsolationNote:
-        """Where the read ends, and what it has left out; `complete`: it went through all that was to be shown."""
+    def notes(self, *, complete: bool, filtered: bool) -> Iterator[IsolationNote]:
+        """Where the read ends, and what it has left out."""
         log, unstable = self._log, self._unstable
         topic, partition = log.partition.topic_partition or (None, None)
         outcome = None if self.end == math.inf else OPEN if unstable is None else unstable.outcome
-        return IsolationNote(
+        yield IsolationNote(
             log.path,
             topic,
             partition,
@@ -274,7 +278,7 @@ class _LeftOutRecords:
         self.total: int | None = 0
         self.exact = True
 
-    def add(self, header: _Header, offsets: log_end.Range) -> None:
+    def add(self, header: IsolationHeader, offsets: log_end.Range) -> None:
         """Count the records of a batch that have these offsets."""
         first, stop = offsets
         low, high = header.first_offset, header.last_offset

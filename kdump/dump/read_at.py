@@ -229,7 +229,7 @@ def dump_read(
                 yield from dump_messages(messages, file, from_offset, on_damage, limit)
             yield FileEnd(file, source.size, False)
     if options.committed_read is not None:
-        yield options.committed_read.note(complete=False, filtered=options.predicates is not None)
+        yield from options.committed_read.notes(complete=False, filtered=options.predicates is not None)
     if not fetched.size_bytes:
         yield NothingAtOffset(log.path, log.start_offset, log.end_offset)
 

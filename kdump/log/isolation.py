@@ -143,7 +143,7 @@ def with_markers(
     for _ in replay_log(partition, replay, max_batch_bytes):
         pass
     slices = list(partition.slices)
-    offsets = None if headers.is_continuous else _OffsetGaps()
+    offsets = None if headers.is_continuous else OffsetGaps()
     for each in following:
         replay.begin(len(slices))
         if not replay.is_open:
@@ -218,7 +218,7 @@ def replay_log(
         return
     holes = not headers.is_continuous and not missing_is_compaction(partition, headers, max_batch_bytes)
     returns = not ordered and not headers.is_ordered
-    offsets = _OffsetGaps(holes=holes, returns=returns) if holes or returns else None
+    offsets = OffsetGaps(holes=holes, returns=returns) if holes or returns else None
     for number, each in enumerate(partition.slices):
         if each.log.kind is Kind.LOG:
             replay.begin(number)
@@ -244,7 +244,7 @@ def _shows_compaction(each: LogSlice, max_batch_bytes: int) -> bool:
         return walk.scanner.state().compacted
 
 
-def _read(each: LogSlice, replay: LogReplay, max_batch_bytes: int, offsets: "_OffsetGaps | None") -> Iterator[None]:
+def _read(each: LogSlice, replay: LogReplay, max_batch_bytes: int, offsets: "OffsetGaps | None") -> Iterator[None]:
     """Add the batches of a slice that are valid, and where others may be missing."""
     if each.after_gap:
         replay.gap(each.start - 1)
@@ -264,7 +264,7 @@ def _read(each: LogSlice, replay: LogReplay, max_batch_bytes: int, offsets: "_Of
             yield
 
 
-class _OffsetGaps:
+class OffsetGaps:
     """Finds where offsets are missing between valid batches (`holes`), and where they go back (`returns`).
 
     Those of a log that is compacted hold no marker. Where offsets go back, the log before is not the one that goes on.

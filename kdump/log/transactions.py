@@ -56,6 +56,11 @@ class MarkerReplay:
         """Those whose transaction is open."""
         return self._open.keys()
 
+    @property
+    def first_open(self) -> Transaction | None:
+        """The open transaction that began first."""
+        return min(self._open.values(), key=lambda each: each.first_offset or 0, default=None)
+
     def resume(self, begun: Mapping[int, int]) -> None:
         """Begin with open transactions: the first offset by producer."""
         self._open = {

@@ -264,7 +264,6 @@ def test_what_is_refused(kdump: Any, log: Path, tmp_path: Path) -> None:
     for options, sentence in (
         (["--format", "kafka"], "which shows whole batches"),
         (["--format", "fetch", "--at", "0"], "which shows whole batches"),
-        (["--follow"], "a later marker says whether it is committed"),
         (["--force"], "a consumer never gets a batch whose CRC is wrong"),
         (["--control"], "a consumer gets no control records"),
         (["--metadata-image"], "exclude each other: no record is shown"),
@@ -276,6 +275,11 @@ def test_what_is_refused(kdump: Any, log: Path, tmp_path: Path) -> None:
     run = kdump.inside("dump", "--isolation", "read-committed", "--type", "fetch", str(tmp_path / "result"))
     assert run.status == 3
     assert "a fetch result does not say what became of its transactions" in run.err.decode()
+
+
+def test_a_follow_of_what_is_committed(kdump: Any, log: Path) -> None:
+    run = kdump.inside("dump", "--follow", "-n", "3", "--isolation", "read-committed", "--template", "%o ", str(log))
+    assert (run.text, run.err, run.status) == ("0 1 6 ", b"", 0)
 
 
 def test_a_follow_without_control_records(kdump: Any, log: Path) -> None:

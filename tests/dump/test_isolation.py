@@ -253,7 +253,7 @@ def test_what_is_written_while_the_log_is_read(tmp_path: Path) -> None:
         messages = MessageRange(0, file.kind, 0, source)
         found = list(dump_messages(messages, file, options, lambda _: None, RecordLimit(None)))
     assert offsets([FileBegin(file, None, None), *found]) == [0]
-    note = read.note(complete=True, filtered=False)
+    (note,) = read.notes(complete=True, filtered=False)
     assert (note.last_stable_offset, note.log_end_offset, note.unstable_records) == (1, 1, 2)
 
 

@@ -98,6 +98,12 @@ def values_of(directory: Path) -> dict[int, str]:
     return {int(str(row[0])): row[4] for row in content_of(directory).all}  # type: ignore[misc]
 
 
+def committed_values(directory: Path) -> dict[int, str]:
+    """The records below the last stable offset that a read-committed consumer gets."""
+    content = content_of(directory)
+    return {offset: row[4] for row in content.committed if (offset := int(str(row[0]))) < content.stable}  # type: ignore[misc]
+
+
 def shown(replay: Replay, name: str) -> dict[int, str]:
     return {offset: value for offset, value in replay.values[name].items() if value != "control"}
 
@@ -119,18 +125,21 @@ def contents(logs: Path, names: Sequence[str]) -> dict[str, dict[int, str]]:
 def test_a_follow_of_a_broker_that_crashes_and_starts_again(kafka: ModuleType, tmp_path: Path) -> None:
     names = (*WHOLE, "retained-0", "trimmed-0", "compacted-0")
     with kafka.kraft_broker(tmp_path / "broker", settings=SETTINGS) as broker:
-        replays = [Replay(tmp_path / "all.jsonl"), Replay(tmp_path / "committed.jsonl")]
+        replays = [Replay(tmp_path / f"{name}.jsonl") for name in ("all", "committed", "stable")]
         committed = ("--until", "high-watermark", *(broker.logs / name for name in WHOLE))
+        stable = ("--isolation", "read-committed", *(broker.logs / name for name in WHOLE))
         # it begins before there are topics, and finds them as they are made
         with follow(replays[0].path, broker.logs) as everything:
             kafka.run_source(kafka.NEWEST, TOPICS, broker.bootstrap, *TOPIC_ARGUMENTS)
-            with follow(replays[1].path, *committed) as marked:
+            with follow(replays[1].path, *committed) as marked, follow(replays[2].path, *stable) as transactional:
                 seen = {name: bases(broker.logs / name) for name in names}
                 for turn in range(2):
                     with kafka.background(kafka.NEWEST, HERE / "Live.java", broker.bootstrap) as writer:
                         assert kafka.first_line(writer) == b"round 0\n"
                         began = time.monotonic()
-                        while time.monotonic() - began < RUN_S / (turn + 1):
+                        while (past := time.monotonic() - began) < RUN_S / (turn + 1) or (
+                            past < SETTLE_S and any(len(known) < 2 for known in seen.values())
+                        ):
                             time.sleep(0.3)
                             for name, known in seen.items():
                                 known |= bases(broker.logs / name)
@@ -141,7 +150,9 @@ def test_a_follow_of_a_broker_that_crashes_and_starts_again(kafka: ModuleType, t
                 wanted = contents(broker.logs, names)
                 until_shown(replays[0], wanted)
                 until_shown(replays[1], {name: wanted[name] for name in WHOLE})
-                for process, replay in zip((everything, marked), replays, strict=True):
+                decided = {name: committed_values(broker.logs / name) for name in WHOLE}
+                until_shown(replays[2], decided)
+                for process, replay in zip((everything, marked, transactional), replays, strict=True):
                     process.send_signal(signal.SIGINT)
                     assert process.wait(SETTLE_S) == 130
                     assert replay.read().summary is not None
@@ -150,8 +161,9 @@ def test_a_follow_of_a_broker_that_crashes_and_starts_again(kafka: ModuleType, t
     assert seen["retained-0"] - bases(tmp_path / "broker" / "logs" / "retained-0")
     for replay in replays:
         for name in WHOLE:
-            assert shown(replay, name) == wanted[name], name
+            assert shown(replay, name) == (decided if replay is replays[2] else wanted)[name], name
         assert "truncated" not in replay.kinds or replay is replays[0]
+    assert all(0 < len(decided[name]) < len(wanted[name]) for name in WHOLE)
     everything_shown = replays[0]
     for name in ("retained-0", "trimmed-0"):
         values = shown(everything_shown, name)

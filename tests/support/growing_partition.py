@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from kdump.format.checkpoint import EpochEntry, OffsetEntry, build_epochs, build_offsets, offset_entries
-from kdump.log.builder import Builder
+from kdump.format.control import ControlType
+from kdump.log.builder import Builder, marker
 
 
 class GrowingPartition:
@@ -44,6 +45,21 @@ class GrowingPartition:
         self.values.update(zip(offsets, values, strict=True))
         self._segments[-1][1].append((self.end, self.end + len(values), data))
         self.end += len(values)
+
+    def append_marker(self, kind: ControlType, producer_id: int, *, producer_epoch: int = 0) -> None:
+        """The marker that ends the transaction of a producer."""
+        data = marker(
+            kind,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=0,
+            offset=self.end,
+            timestamp_ms=1,
+            partition_leader_epoch=self.epochs[-1].epoch,
+        )
+        self.append_bytes(data)
+        self._segments[-1][1].append((self.end, self.end + 1, data))
+        self.end += 1
 
     def append_bytes(self, data: bytes) -> None:
         """Bytes after the last batch, as of an append that is not complete."""

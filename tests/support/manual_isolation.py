@@ -35,6 +35,13 @@ ABOUT: Final = (
         "filters and damaged batches do not change them. They are not known where -n, --max-bytes, --last or --at "
         "leave bytes unread."
     ),
+    (
+        "With --follow and read-committed a log is read ahead of what is shown, and a record is shown when the marker "
+        "that commits it has been written and all earlier transactions have ended. Where the last stable offset stays "
+        "the same for a minute, or its transaction is undecided, a line on standard error says so, once. Where a "
+        "broker truncates a marker, truncated names the first offset of its transaction: what was shown from there on "
+        "comes again when it is decided. There is no line at the end of a log."
+    ),
 )
 LINE: Final = {
     "topic": "of the log; null where the directory does not name it",

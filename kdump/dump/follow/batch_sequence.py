@@ -42,6 +42,14 @@ class BatchPlace(NamedTuple):
     carry: Carry | None
 
 
+class SegmentPlace(NamedTuple):
+    """A place in a segment of a log."""
+
+    segment: SegmentPath
+    place: BatchPlace
+    inode: int | None
+
+
 def batch_sequence(
     data: memoryview, base_offset: int | None, carry: Carry | None, max_batch_bytes: int, below: int | None
 ) -> BatchSequence:

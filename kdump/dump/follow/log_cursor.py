@@ -10,20 +10,22 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterator
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.broker.history import replaced_from
 from kdump.dump.dump import DumpOptions, OnDamage, RecordLimit, decoder_for, dump_messages, value_decoder_for
-from kdump.dump.events import Event, FileBegin, FileEnd, LogChange, OutputFlush
+from kdump.dump.events import Event, FileBegin, FileEnd, FollowNote, LogChange, OutputFlush
 from kdump.dump.follow.batch_sequence import (
     BatchPlace,
     BatchSequence,
     NextValid,
+    SegmentPlace,
     batch_sequence,
     next_valid,
     place_of,
     read_sequence,
 )
+from kdump.dump.follow.doubt import Doubt, doubt_about
 from kdump.dump.follow.partition_listing import PartitionListing, SegmentPath
 from kdump.dump.follow.recent_batches import BatchState, RecentBatches, SegmentInode, shown, state_in
 from kdump.dump.message_range import MessageRange
@@ -37,17 +39,11 @@ from kdump.storage.source import BytesSource, FileSource, SourceRange, reader_of
 from kdump.storage.walk import Walk
 
 if TYPE_CHECKING:
+    from kdump.dump.follow.committed_follow import CommittedFollow
     from kdump.format.value_schemas.value_decoder import ValueDecoder
 
 _REPLACING_SECONDS: Final = 5
 """So long a broker may take to rename the segments that the cleaner made. One that died leaves them as they are."""
-
-
-class _Doubt(NamedTuple):
-    """Something odd, and since when it looks like this."""
-
-    what: object
-    since: float
 
 
 class _Stop(Enum):
@@ -57,6 +53,16 @@ class _Stop(Enum):
     LIMITED = auto()  # the high watermark
     NO_BATCH = auto()
     TRUNCATED = auto()
+
+
+def _reader_ahead(
+    files: PartitionListing, where: PartitionPath, options: DumpOptions, clock: Callable[[], float]
+) -> "CommittedFollow | None":
+    if options.isolation != "read-committed":
+        return None
+    from kdump.dump.follow.committed_follow import CommittedFollow  # most do without
+
+    return CommittedFollow(files, where, options.max_batch_bytes, clock)
 
 
 class LogCursor:
@@ -77,6 +83,8 @@ class LogCursor:
         self._options = options._replace(offsets=(None, None))
         self._on_damage, self._limit, self._clock = on_damage, limit, clock
         self._files = PartitionListing(where)
+        self._ahead = _reader_ahead(self._files, where, options, clock)
+        self._options = self._options._replace(committed_read=self._ahead)
         self._recent = RecentBatches()
         self._epochs: tuple[EpochEntry, ...] = ()
         self._compared_offset = 0  # below it, the leader epochs were those of `_epochs` when it was shown
@@ -84,7 +92,8 @@ class LogCursor:
         self._inode: int | None = None
         self._file: PathWatch | None = None
         self._place = BatchPlace(0, 0, None)
-        self._doubt: _Doubt | None = None
+        self._doubt: Doubt | None = None
+        self._high_watermark: int | None = None
         self._mark: int | None = None
         self._is_limited = False
         self.has_ended = False
@@ -102,23 +111,27 @@ class LogCursor:
             self._doubt is not None
             or self._files.has_changed()
             or (self._file is not None and self._file.has_changed())
-            or (self._is_limited and mark != self._mark)
+            or (self._ahead is not None and self._ahead.has_changed)
+            or (self._is_limited and mark != self._high_watermark)
         )
 
     def advance(self, *, limited: bool = False, mark: int | None = None) -> Iterator[Event]:
         """What is new. With `limited` only what is below the high watermark `mark`, nothing without one.
 
-        Raises SourceError.
+        With read-committed only what is below the last stable offset, too. Raises SourceError.
         """
         doubt, self._doubt = self._doubt, None
-        self._is_limited, self._mark = limited, mark
+        self._is_limited, self._mark, self._high_watermark = limited, mark, mark
         if not self._files.refresh():
             self.has_ended = True
             yield self._change("partition_end", offset=self.next_offset)
             return
         yield from self._follow_changes(doubt)
-        if self._doubt is None and not (limited and mark is None):
-            yield from self._read_on(doubt)
+        if self._doubt is not None or (limited and mark is None):
+            return
+        if self._ahead is not None:
+            yield from self._read_ahead(self._ahead)
+        yield from self._read_on(doubt)
 
     def end(self) -> Iterator[Event]:
         """The directory of the partition is another one now."""
@@ -129,17 +142,33 @@ class LogCursor:
         topic, partition = self.where.topic_partition or (None, None)
         return LogChange(self.where.path, kind, {"topic": topic, "partition": partition, **offsets})
 
-    def _is_confirmed(self, what: object, before: _Doubt | None, *, seconds: float = LIVE_PAUSE_SECONDS) -> bool:
+    def _is_confirmed(self, what: object, before: Doubt | None, *, seconds: float = LIVE_PAUSE_SECONDS) -> bool:
         """Whether something odd looked the same a while ago. Otherwise it is looked at again."""
-        since = before.since if before is not None and before.what == what else self._clock()
-        if self._clock() - since >= seconds:
+        doubt = doubt_about(what, before, self._clock())
+        if self._clock() - doubt.since >= seconds:
             return True
-        self._doubt = _Doubt(what, since)
+        self._doubt = doubt
         return False
+
+    def _read_ahead(self, ahead: "CommittedFollow") -> Iterator[Event]:
+        """Find the last stable offset, and say what holds it."""
+        place = None
+        if self._segment is not None and self._recent.newest is not None:
+            place = SegmentPlace(self._segment, self._place, self._inode)
+        offset = ahead.look(place)
+        if offset is not None:
+            yield from self._go_back(offset)
+            ahead.look(None)
+        self._is_limited = True
+        end = int(ahead.end)
+        self._mark = end if self._mark is None else min(self._mark, end)
+        said = ahead.held()
+        if said is not None:
+            yield FollowNote(self.where.path, said)
 
     # ---- what became of what was shown
 
-    def _follow_changes(self, doubt: _Doubt | None) -> Iterator[Event]:
+    def _follow_changes(self, doubt: Doubt | None) -> Iterator[Event]:
         """Go back where the log was truncated; go on where retention or the cleaner took the file away."""
         if self._segment is not None:
             state = self._state()
@@ -181,12 +210,12 @@ class LogCursor:
         assert known is not None
         return min(known.first_offset, self._log_end())
 
-    def _find_again(self, doubt: _Doubt | None) -> Iterator[Event]:
+    def _find_again(self, doubt: Doubt | None) -> Iterator[Event]:
         """Go on where the file that was read is not there, or is another one, as soon as that is certain."""
         files = self._files
         seconds = _REPLACING_SECONDS if files.is_replacing else LIVE_PAUSE_SECONDS
         if not self._is_confirmed((files.segments, files.epochs), doubt, seconds=seconds) or not files.segments:
-            self._doubt = self._doubt or doubt or _Doubt(files.segments, self._clock())
+            self._doubt = self._doubt or doubt or Doubt(files.segments, self._clock())
             return
         replaced, end = self._replaced_from(), self._log_end()
         common = self._recent.last_common()
@@ -199,6 +228,8 @@ class LogCursor:
 
     def _go_back(self, offset: int) -> Iterator[Event]:
         """Go on at an offset, and say what became of the records after it or before the log start."""
+        if self._ahead is not None:
+            offset = self._ahead.truncate(offset)
         if offset < self.next_offset:
             yield self._change("truncated", offset=offset)
         first = self._files.segments[0].first_offset if self._files.segments else offset
@@ -241,7 +272,7 @@ class LogCursor:
 
     # ---- what comes after it
 
-    def _read_on(self, doubt: _Doubt | None) -> Iterator[Event]:
+    def _read_on(self, doubt: Doubt | None) -> Iterator[Event]:
         """Show the whole batches after the last one, segment by segment."""
         self.is_complete = False
         if self._segment is None:
@@ -286,7 +317,7 @@ class LogCursor:
         return True
 
     def _read_segment(
-        self, segment: SegmentPath, following: SegmentPath | None, doubt: _Doubt | None
+        self, segment: SegmentPath, following: SegmentPath | None, doubt: Doubt | None
     ) -> Generator[Event, None, bool]:
         """Show what is new in a segment. Returns whether nothing of it is left."""
         if self._file is not None:
@@ -335,7 +366,7 @@ class LogCursor:
         source: FileSource,
         begin: FileBegin,
         following: SegmentPath | None,
-        doubt: _Doubt | None,
+        doubt: Doubt | None,
     ) -> Iterator[Event]:
         """Show bytes that are no valid batch, up to the next one. At the end of a log they are waited for."""
         segment, place, max_bytes = self._segment, self._place, self._options.max_batch_bytes
