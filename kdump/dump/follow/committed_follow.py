@@ -5,6 +5,7 @@ offset of the first transaction that is open, or whose outcome is not known. Bel
 what was read ahead. Source: KIP-98.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final
 
@@ -123,10 +124,11 @@ class CommittedFollow(UncommittedRead):
         offset = header.last_offset
         if header.has(CONTROL) or offset >= self.end:  # it lies before `end`, with an offset that cannot be right
             return False
-        return not header.has(TRANSACTIONAL) or not any(
-            _first_offset(each) <= offset < (each.marker_offset or 0)
-            for each in self._aborted.get(header.producer_id, ())
-        )
+        several = self._aborted.get(header.producer_id) if header.has(TRANSACTIONAL) else None
+        if several is None:
+            return True
+        number = bisect_right(several, offset, key=_first_offset)
+        return number == 0 or offset >= (several[number - 1].marker_offset or 0)
 
     # ---- reading ahead
 
