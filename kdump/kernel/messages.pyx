@@ -51,10 +51,10 @@ WIDTHS[:] = [1, 1, 2, 2, 4, 4, 8, 8, 16, 0, 0, 0, 0, 0, 0, 0, 0]
 
 
 cdef const uint8_t *uvarint(const uint8_t *p, const uint8_t *end, uint32_t *number) noexcept nogil:
-    """Read an unsigned varint of at most four bytes, the shortest for its number. NULL for any other."""
+    """Read an unsigned varint of at most four bytes, the shortest for its number. NULL for any other, and at NULL."""
     cdef int shift = 0
     number[0] = 0
-    while p < end and shift < 28:
+    while p != NULL and p < end and shift < 28:
         number[0] |= <uint32_t> (p[0] & 0x7f) << shift
         if p[0] < 0x80:
             return p + 1 if p[0] or not shift else NULL
@@ -141,7 +141,9 @@ cdef class MessageFormatter:
             for record in records:
                 for i in range(2):
                     sizes[i] = -1 if record[i] is None else PyBytes_Size(record[i])
-                    starts[i] = NULL if record[i] is None else <const uint8_t *> PyBytes_AsString(record[i])
+                    starts[i] = NULL
+                    if record[i] is not None:
+                        starts[i] = <const uint8_t *> PyBytes_AsString(record[i])
                 q = room(&o, o.data, 0)
                 q = self.write(&o, q, starts[0], sizes[0], starts[1], sizes[1], NULL)
                 found.append(None if q == NULL else PyBytes_FromStringAndSize(<char *> o.data, q - o.data))
@@ -163,8 +165,7 @@ cdef class MessageFormatter:
             value = uvarint(value, end, &number)
             if value == NULL or number != FRAME_VERSION:
                 return NULL
-            value = uvarint(value, end, &number)
-            value = NULL if value == NULL else uvarint(value, end, &version)
+            value = uvarint(uvarint(value, end, &number), end, &version)
             if value == NULL or number >= <uint32_t> self.types or version >= <uint32_t> self.versions:
                 return NULL
             q = self._constant(o, q, &self.no_key)
@@ -251,8 +252,7 @@ cdef class MessageFormatter:
         tagged.seen = 0
         p = uvarint(p, end, &left)
         while p != NULL and left:
-            p = uvarint(p, end, &tag)
-            p = NULL if p == NULL else uvarint(p, end, &size)
+            p = uvarint(uvarint(p, end, &tag), end, &size)
             if p == NULL or size > end - p:
                 return NULL
             for i in range(s.first, s.first + s.count):
