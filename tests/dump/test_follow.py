@@ -7,114 +7,21 @@ import select
 import shutil
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kdump import DumpOptions, FollowOptions, follow_logs
-from kdump.dump.events import BatchEvent, DumpFailure, Event, FileBegin, FollowNote, Gap, LogChange, OutputFlush, Tail
-from kdump.dump.follow.committed_follow import HELD_SECONDS
+from kdump.dump.events import DumpFailure, FollowNote, Tail
 from kdump.dump.follow.follow import LOOK_SECONDS
 from kdump.dump.follow.log_cursor import LogCursor
-from kdump.format.checkpoint import OffsetEntry, build_offsets
-from kdump.format.control import ControlType
 from kdump.storage import change_events
 from kdump.storage.live import LookPace
-from kdump.storage.records import records
 from kdump.verify.findings import Severity
-from support import oracle
+from support.followed_logs import QUIET, Seen, nothing, seen
 from support.growing_partition import GrowingPartition
 from support.laws import examples
-from support.plain_isolation import decided
-
-Where = tuple[str | None, int | None]
-Step = Callable[[], object]
-QUIET = 30
-"""So many looks without a change: enough to be certain of whatever is odd."""
-
-
-class Done(Exception):
-    """No step is left."""
-
-
-class Seen:
-    """What a follow shows while steps are done, one after each look. Time passes only then."""
-
-    def __init__(self, steps: Iterable[Step], *paths: Path, committed: bool = False, **options: Any) -> None:
-        self.values: dict[Where, dict[int, bytes]] = defaultdict(dict)
-        self.changes: list[tuple[str, Where, dict[str, Any]]] = []
-        self.others: list[Event] = []
-        self.severities: list[Severity] = []
-        self.damaged: list[str] = []
-        self.twice: dict[Where, int] = {}
-        """The records of a partition that ended and came again."""
-        self.ended = False
-        self._steps = iter(steps)
-        self._seconds = 0.0
-        self._where: Where = (None, None)
-        self._flushed = True
-        self._is_whole = "isolation" not in options  # no batch is left out
-        self._events = follow_logs(
-            list(map(str, paths)),
-            DumpOptions(**options),
-            self.severities.append,
-            FollowOptions(self._wait, lambda: self._seconds, committed),
-        )
-
-    def run(self) -> Seen:
-        with suppress(Done):
-            for event in self._events:
-                self._take(event)
-            self.ended = True
-        return self
-
-    def _wait(self, seconds: float, descriptor: int | None) -> None:
-        assert self._flushed, "what was shown is not written"
-        self._seconds += max(seconds, 0.05)
-        step = next(self._steps, None)
-        if step is None:
-            raise Done
-        step()
-
-    def _take(self, event: Event) -> None:
-        if not isinstance(event, FollowNote | DumpFailure):  # which go to standard error
-            self._flushed = isinstance(event, OutputFlush)
-        match event:
-            case FileBegin():
-                self._where = event.topic_partition or (None, None)
-            case BatchEvent():
-                if event.damage is not None:
-                    self.damaged.append(event.damage)
-                held = self.values[self._where]
-                for piece in event.records.pieces() if event.records is not None else ():
-                    for record in records(event.batch, piece):
-                        assert record.offset not in held, "shown twice"
-                        held[record.offset] = record.value or b""
-            case LogChange(_, kind, fields):
-                rest = dict(fields)
-                where: Any = rest.pop("topic"), rest.pop("partition")
-                self.changes.append((kind, where, rest))
-                if kind == "partition_end" and self.values[where]:
-                    self.twice[where] = len(self.values.pop(where))
-                if kind == "truncated":
-                    held = self.values[where]
-                    gone = [offset for offset in held if offset >= rest["offset"]]
-                    assert gone or not self._is_whole, "nothing of it was shown"
-                    for offset in gone:
-                        del held[offset]
-            case Gap() | Tail() | DumpFailure() | FollowNote():
-                self.others.append(event)
-
-
-def nothing() -> None:
-    """A look without a change."""
-
-
-def seen(*steps: Step, of: Path, looks: int = QUIET, **options: Any) -> Seen:
-    return Seen([*steps, *[nothing] * looks], of, **options).run()
 
 
 def test_each_batch_is_shown_once_as_soon_as_it_is_whole(tmp_path: Path) -> None:
@@ -294,6 +201,22 @@ def test_preallocated_zeros_are_no_damage(tmp_path: Path) -> None:
     path.write_bytes(first + bytes(5 << 20))
     found = seen(nothing, lambda: write(both), of=tmp_path)
     assert (found.values["t", 0], found.severities) == ({0: b"a", 1: b"b"}, [])
+
+
+def test_a_batch_whose_offset_lies_in_the_next_segment(tmp_path: Path) -> None:
+    """No checksum covers the base offset. The batches of the next segment are shown all the same."""
+    log = GrowingPartition(tmp_path, "t", 0)
+    log.append(b"a")
+    log.append(b"b")
+    log.roll()
+    for value in (b"c", b"d", b"e"):
+        log.append(value)
+    path = log.path / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 + 7] = 4
+    path.write_bytes(data)
+    found = seen(of=tmp_path, once=False)
+    assert found.records == [(0, b"a"), (4, b"b"), (2, b"c"), (3, b"d"), (4, b"e")]
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
@@ -531,180 +454,3 @@ class _History:
         assert not self.seen.severities
         if self._committed:
             assert "truncated" not in {kind for kind, *_ in self.seen.changes}
-
-
-# ---- read-committed
-
-
-def transaction(producer: int) -> dict[str, Any]:
-    return {"producer_id": producer, "producer_epoch": 0, "transactional": True, "base_sequence": 0}
-
-
-def committed_values(log: GrowingPartition) -> dict[int, bytes]:
-    """What a read-committed consumer gets of a log now, by a plain reading."""
-    found = decided(log.path)
-    shown: dict[int, bytes] = {}
-    for path in sorted(log.path.glob("*.log")):
-        for item in oracle.walk(path.read_bytes(), base_offset=int(path.stem)):
-            if isinstance(item, oracle.Batch) and (item.base_offset, item.position) not in found.left_out:
-                offsets = range(item.offset, item.furthest + 1)
-                shown |= {each: log.values[each] for each in offsets if each in log.values}
-    return {offset: value for offset, value in shown.items() if found.stable is None or offset < found.stable}
-
-
-def test_a_record_is_shown_when_its_transaction_is_committed(tmp_path: Path) -> None:
-    log = GrowingPartition(tmp_path, "t", 0)
-    log.append(b"a")
-    log.append(b"b", **transaction(1))
-    log.append(b"c")
-    at: list[list[int]] = []
-
-    def step(do: Step) -> Step:
-        def both() -> None:
-            at.append(sorted(result.values["t", 0]))
-            do()
-
-        return both
-
-    steps: list[Step] = [
-        lambda: log.append(b"d", **transaction(2)),
-        lambda: log.append_marker(ControlType.COMMIT, 1),
-        log.roll,
-        lambda: log.append(b"e", **transaction(3)),
-        lambda: log.append_marker(ControlType.ABORT, 2),
-        lambda: log.append_marker(ControlType.COMMIT, 3),
-        nothing,
-    ]
-    result = Seen([], tmp_path, isolation="read-committed")
-    result._steps = iter([step(each) for each in steps])
-    result.run()
-    assert at == [[0], [0], [0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 1, 2, 5]]
-    assert result.values["t", 0] == committed_values(log)
-    assert not result.others
-
-
-def test_what_holds_the_last_stable_offset_is_said_once(tmp_path: Path) -> None:
-    log = GrowingPartition(tmp_path, "t", 0)
-    log.append(b"a")
-    log.append(b"b", **transaction(7))
-    log.append(b"c")
-    minute = round(HELD_SECONDS / LOOK_SECONDS)
-    found = seen(of=tmp_path, isolation="read-committed", looks=minute // 2)
-    assert (found.values["t", 0], found.others) == ({0: b"a"}, [])
-    found = seen(of=tmp_path, isolation="read-committed", looks=3 * minute)
-    (note,) = found.others
-    assert isinstance(note, FollowNote)
-    words = "nothing from offset 1 on: producer 7 (epoch 0) has had a transaction open for a minute"
-    assert note.message == f"{log.path}: read-committed shows {words}"
-
-
-def test_a_marker_that_may_be_damaged(tmp_path: Path) -> None:
-    log = GrowingPartition(tmp_path, "t", 0)
-    log.append(b"a")
-    log.append(b"b", **transaction(7))
-    path = log.path / f"{0:020}.log"
-    position = path.stat().st_size
-    log.append_marker(ControlType.ABORT, 7)
-    log.append(b"c", **transaction(7))
-    log.append_marker(ControlType.COMMIT, 7)
-    data = bytearray(path.read_bytes())
-    data[position + 63] ^= 1
-    path.write_bytes(data)
-    found = seen(of=tmp_path, isolation="read-committed")
-    assert found.values["t", 0] == committed_values(log) == {0: b"a"}
-    (note,) = found.others
-    assert isinstance(note, FollowNote)
-    assert "from offset 1 on: producer 7 (epoch 0) has a transaction whose marker cannot be read" in note.message
-    # Where no transaction is open, damage is shown, and what follows it.
-    data = bytearray(path.read_bytes())
-    data[position + 63] ^= 1
-    data[65] ^= 1
-    path.write_bytes(data)
-    found = seen(of=tmp_path, isolation="read-committed")
-    assert (found.damaged, found.values["t", 0]) == (["batch/crc"], {3: b"c"})
-
-
-def test_an_offset_that_cannot_be_right(tmp_path: Path) -> None:
-    """No checksum covers it. The batch is not taken for one that no transaction has."""
-    log = GrowingPartition(tmp_path, "t", 0)
-    log.append(b"a")
-    path = log.path / f"{0:020}.log"
-    position = path.stat().st_size
-    log.append(b"b", **transaction(7))
-    log.append_marker(ControlType.ABORT, 7)
-    log.append(b"c")
-    data = bytearray(path.read_bytes())
-    data[position + 1] ^= 1
-    path.write_bytes(data)
-    found = seen(of=tmp_path, isolation="read-committed")
-    assert found.values["t", 0] == {0: b"a", 3: b"c"}
-    assert [type(each) for each in found.others] == [FollowNote]
-
-
-def test_a_marker_that_is_truncated(tmp_path: Path) -> None:
-    """Its records were shown; the next marker can be another one."""
-    log = GrowingPartition(tmp_path, "t", 0)
-    log.append(b"a")
-    log.append(b"b", **transaction(1))
-    log.append(b"c")
-    log.append_marker(ControlType.COMMIT, 1)
-
-    def cut() -> None:
-        log.truncate(3)
-        log.append_marker(ControlType.ABORT, 1)
-
-    found = seen(cut, of=tmp_path, isolation="read-committed")
-    assert found.changes == [("truncated", ("t", 0), {"offset": 1})]
-    assert found.values["t", 0] == committed_values(log) == {0: b"a", 2: b"c"}
-
-
-def test_a_cleaned_log_misses_no_marker(tmp_path: Path) -> None:
-    log = GrowingPartition(tmp_path, "t", 0)
-    log.append(b"a", **transaction(1))
-    log.append(b"b")
-    log.append(b"c")
-    log.append_marker(ControlType.COMMIT, 1)
-    log.roll()
-    log.append(b"d")
-    list(log.clean(every=3))
-    found = seen(of=tmp_path, isolation="read-committed")
-    assert found.values["t", 0] == {}  # a batch is missing, which may have been a marker
-    (log.path.parent / "cleaner-offset-checkpoint").write_bytes(build_offsets([OffsetEntry("t", 0, 4)]))
-    found = seen(of=tmp_path, isolation="read-committed")
-    assert found.values["t", 0] == log.values == {0: b"a", 4: b"d"}
-
-
-@pytest.mark.laws
-@pytest.mark.parametrize("seed", range(examples(12)))
-def test_a_committed_follow_shows_what_a_consumer_gets(seed: int, tmp_path: Path) -> None:
-    rng = random.Random(seed)
-    log = GrowingPartition(tmp_path, "t", 0)
-    committed = rng.random() < 0.3
-
-    def produce() -> None:
-        value = b"%d" % rng.getrandbits(40)
-        log.append(*([value] * rng.randint(1, 3)), **(transaction(rng.randrange(3)) if rng.random() < 0.6 else {}))
-
-    def change() -> None:
-        for _ in range(rng.randint(1, 5)):
-            match rng.choice(["produce"] * 5 + ["marker"] * 4 + ["roll", "truncate", "commit", "torn"]):
-                case "produce":
-                    produce()
-                case "marker":
-                    log.append_marker(rng.choice((ControlType.COMMIT, ControlType.ABORT)), rng.randrange(3))
-                case "roll":
-                    log.roll()
-                case "truncate":
-                    log.truncate(rng.choice(log.borders))
-                case "commit":
-                    log.commit(rng.choice(log.borders))
-                case "torn":
-                    log.append_bytes(bytes(rng.randbytes(20)))
-                    log.truncate(log.end, epoch=False)
-
-    found = Seen(
-        [change] * 40 + [log.commit] + [nothing] * QUIET, tmp_path, committed=committed, isolation="read-committed"
-    )
-    found.run()
-    assert found.values["t", 0] == committed_values(log)
-    assert not found.severities

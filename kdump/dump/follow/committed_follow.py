@@ -54,7 +54,9 @@ class CommittedFollow(UncommittedRead):
         self._newest: ShownBatch | None = None
         self._file: PathWatch | None = None
         self._doubt: Doubt | None = None
-        self._replay, self._gaps = MarkerReplay(self._take), OffsetGaps(returns=True)
+        self._replay = MarkerReplay(self._take)
+        self._holes, self._returns = OffsetGaps(), OffsetGaps(holes=False, returns=True)
+        self._end = 0  # after the highest offset that was read
         self._aborted: dict[int, list[Transaction]] = {}
         self._undecided: Transaction | None = None
         self._held: tuple[int, float] | None = None
@@ -121,7 +123,7 @@ class CommittedFollow(UncommittedRead):
 
     def includes(self, header: IsolationHeader) -> bool:
         """Whether a consumer gets a batch of those that were read up to `end`."""
-        offset = header.last_offset
+        offset = header.first_offset
         if header.has(CONTROL) or offset >= self.end:  # it lies before `end`, with an offset that cannot be right
             return False
         several = self._aborted.get(header.producer_id) if header.has(TRANSACTIONAL) else None
@@ -133,7 +135,7 @@ class CommittedFollow(UncommittedRead):
     # ---- reading ahead
 
     def _open(self, at: SegmentPlace) -> None:
-        self._at = at
+        self._at, self._end = at, max(self._end, at.place.next_offset)
         self._file = PathWatch(at.segment.path)
 
     def _read_on(self, doubt: Doubt | None, below: int | None = None) -> None:
@@ -161,6 +163,7 @@ class CommittedFollow(UncommittedRead):
                     of = SegmentInode(at.segment.path, inode)
                     (self._newest,) = shown(of, place.position, data, run.last[-1:])
                     place = BatchPlace(self._newest.end, self._newest.next_offset, self._newest.carry)
+                    self._end = max(self._end, *(batch.last_offset + 1 for batch in run.last))
                     continue
                 if run.limited:
                     break
@@ -201,9 +204,11 @@ class CommittedFollow(UncommittedRead):
         )
         for chunk in walk:
             assert isinstance(chunk, BatchChunk)
-            for position in self._gaps.of(chunk):
-                if not (self._is_compacted or walk.scanner.state().compacted or self._is_cleaned()):
-                    self._replay.gap(position)
+            gaps = list(self._holes.of(chunk))
+            if gaps and (self._is_compacted or walk.scanner.state().compacted or self._is_cleaned()):
+                gaps = []
+            for position in sorted((*gaps, *self._returns.of(chunk))):
+                self._replay.gap(position)
         self._is_compacted |= walk.scanner.state().compacted
         self._replay.begin(0)  # the gaps before batches without a producer
 
@@ -240,7 +245,7 @@ class CommittedFollow(UncommittedRead):
     def _set_end(self) -> None:
         unstable = self._first_unstable()
         if unstable is None:
-            self.end, self._held = 0 if self._at is None else self._at.place.next_offset, None
+            self.end, self._held = self._end, None
             return
         self.end = _first_offset(unstable)
         if self._held is None or self._held[0] != self.end:

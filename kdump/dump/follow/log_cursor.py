@@ -287,11 +287,12 @@ class LogCursor:
             if following is None:
                 self.is_complete = True
                 return
+            before = self._segment
             if following.first_offset < self.next_offset:
                 self._seek(self.next_offset)
-                if self._segment != following:
+                if self._segment not in (before, following):
                     return
-            else:
+            if self._segment == before:  # no checksum covers the offset of its last batch
                 self._open(following, BatchPlace(0, following.first_offset, None))
 
     def _choose_decoder(self) -> Iterator[Event]:
