@@ -93,6 +93,7 @@ def test_work_loads_nothing_heavy(log: str) -> None:
         ["dump", "--format", "kafka", log],
         ["dump", "--at", "0", log],
         ["recover", str(Path(log).parent)],
+        ["stat", "--by", "group", *(str(ROOT / "fixtures" / name) for name in ("leader", "follower"))],
     ):
         assert not loaded(*arguments) & set(HEAVY), arguments
     # the codecs come with the first batch that needs them

@@ -12,9 +12,9 @@ from kdump.format.java import MAX_INT
 from kdump.format.naming import TopicPartition
 from kdump.log.log_slice import EVERYTHING, Bounds
 from kdump.log.swap_segments import with_swap_segments
-from kdump.storage.copies import topic_id_of
+from kdump.storage.copies import by_directory, is_one_file, topic_id_of
 from kdump.storage.discovery import Found
-from kdump.storage.file_store import absolute, is_directory, parent_of
+from kdump.storage.file_store import absolute
 from kdump.storage.partition import Partition
 
 _EARLIEST: Final = -2
@@ -109,7 +109,7 @@ def choose(found: Iterable[Found], choice: Choice, named: Iterable[str] = ()) ->
 
     Raises SeveralPartitions where a range of offsets meets several topic-partitions.
     """
-    copies: dict[TopicPartition | str, dict[str, Partition]] = {}
+    copies: dict[TopicPartition | str, list[Partition]] = {}
     bounds: dict[TopicPartition | str, Bounds] = {}
     paths = {absolute(path) for path in named}
     for each in found:
@@ -125,29 +125,11 @@ def choose(found: Iterable[Found], choice: Choice, named: Iterable[str] = ()) ->
                 continue
             each = each._replace(listing=None, log_directory=None, directory_files=None)
             bounds[of] = chosen
-            of_directory = copies.setdefault(of, {})
-            directory = parent_of(each.path) if _is_file(each) else absolute(each.path)
-            before = of_directory.get(directory)
-            of_directory[directory] = each if before is None else _joined(before, each)
+            copies.setdefault(of, []).append(each)
     if choice.offset != EVERYTHING and len(copies) > 1:
         raise SeveralPartitions(f"a range of offsets needs a single topic-partition, and here are {len(copies)}")
-    for of, of_directory in copies.items():
-        yield ChosenCopies(tuple(of_directory.values()), bounds[of])
-
-
-def _joined(one: Partition, other: Partition) -> Partition:
-    """Two log files of one directory as one copy; a directory has its files already."""
-    if is_directory(one.path) or is_directory(other.path):
-        return one if is_directory(one.path) else other
-    known = {segment.log.path for segment in one.segments}
-    segments = [*one.segments, *(segment for segment in other.segments if segment.log.path not in known)]
-    segments.sort(key=lambda segment: segment.log.base_offset or 0)
-    return one._replace(segments=tuple(segments))
-
-
-def _is_file(partition: Partition) -> bool:
-    files = (*(segment.log for segment in partition.segments), *partition.kraft_snapshots)
-    return len(files) == 1 and files[0].path == partition.path
+    for of, several in copies.items():
+        yield ChosenCopies(tuple(by_directory(several)), bounds[of])
 
 
 def _bounds(partition: Partition, choice: Choice, is_named: bool) -> Bounds | None:
@@ -160,7 +142,7 @@ def _bounds(partition: Partition, choice: Choice, is_named: bool) -> Bounds | No
     if choice.topics and (of is None or not any(fnmatchcase(of.topic, topic) for topic in choice.topics)):
         return None
     internal = of is not None and of.topic.startswith("__")
-    asked_for = choice.topics or Included.INTERNAL in choice.include or _is_file(partition)
+    asked_for = choice.topics or Included.INTERNAL in choice.include or is_one_file(partition)
     # A snapshot of __cluster_metadata can lie in a log directory, whose path is its own.
     if (internal and not (asked_for or is_named)) or (not partition.segments and not asked_for):
         return None

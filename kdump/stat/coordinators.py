@@ -13,8 +13,9 @@ from kdump.broker.share_coordinator_shard import ShareCoordinatorShard
 from kdump.engine.protocol import Engine
 from kdump.errors import SourceError
 from kdump.format.naming import CONSUMER_OFFSETS, SHARE_GROUP_STATE, Kind, TopicPartition
-from kdump.storage.copies import by_topic_id, topic_id_of
+from kdump.storage.copies import by_directory, by_topic_id, topic_id_of
 from kdump.storage.discovery import discover
+from kdump.storage.file_store import is_directory
 from kdump.storage.live import is_written, read_until_sound
 from kdump.storage.offset_checkpoints import CheckpointCache
 from kdump.storage.partition import LogDirectory, Partition
@@ -95,7 +96,7 @@ class CoordinatorSources:
     def _tasks(self, max_batch_bytes: int) -> Iterator[LoadTask]:
         checkpoints = CheckpointCache()
         for _, copies in sorted(self._copies.items()):
-            for group in by_topic_id(copies).values():
+            for group in by_topic_id(by_directory(copies)).values():
                 whole = (copy._replace(whole=copy.whole or copy.log_directory is not None) for copy in group)
                 starts = tuple(checkpoints.context(copy).log_start_offset or 0 for copy in whole)
                 yield LoadTask(tuple(group), starts, tuple(map(is_written, group)), max_batch_bytes)
@@ -136,7 +137,9 @@ def load_coordinator(task: LoadTask) -> CoordinatorStatistics:
 def _found_again(copy: Partition, live: bool) -> Partition:
     if not live:
         return copy
-    return next((each for each in discover([copy.path]) if isinstance(each, Partition)), copy)
+    paths = [copy.path] if is_directory(copy.path) else [segment.log.path for segment in copy.segments]
+    found = by_directory(each for each in discover(paths) if isinstance(each, Partition))
+    return found[0] if found else copy
 
 
 def _load(task: LoadTask) -> _Load:

@@ -1,13 +1,40 @@
-"""What tells copies of a topic-partition from each other: their topic ids, and the leader epochs of each."""
+"""What tells copies of a topic-partition from each other: their directories, topic ids and leader epochs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from kdump.errors import SourceError
 from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, EpochEntry, epoch_entries
 from kdump.format.partition_metadata import parse_partition_metadata
+from kdump.storage.file_store import absolute, is_directory, parent_of
 from kdump.storage.partition import LogFile, Partition
 from kdump.storage.source import read_whole
+
+
+def by_directory(found: Iterable[Partition]) -> list[Partition]:
+    """The copies of a topic-partition: log files of one directory that were named one by one are one copy."""
+    copies: dict[str, Partition] = {}
+    for each in found:
+        directory = parent_of(each.path) if is_one_file(each) else absolute(each.path)
+        before = copies.get(directory)
+        copies[directory] = each if before is None else _joined(before, each)
+    return list(copies.values())
+
+
+def is_one_file(partition: Partition) -> bool:
+    """Whether it is a log file, or a KRaft snapshot, that was named alone."""
+    files = (*(segment.log for segment in partition.segments), *partition.kraft_snapshots)
+    return len(files) == 1 and files[0].path == partition.path
+
+
+def _joined(one: Partition, other: Partition) -> Partition:
+    """Two log files of one directory as one copy; a directory has its files already."""
+    if is_directory(one.path) or is_directory(other.path):
+        return one if is_directory(one.path) else other
+    known = {segment.log.path for segment in one.segments}
+    segments = [*one.segments, *(segment for segment in other.segments if segment.log.path not in known)]
+    segments.sort(key=lambda segment: segment.log.base_offset or 0)
+    return one._replace(segments=tuple(segments))
 
 
 def by_topic_id(copies: Sequence[Partition]) -> Mapping[str | None, list[Partition]]:

@@ -269,6 +269,16 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     assert (len(load.errors), sorted(load.replicas)) == (1, sorted(map(str, paths)))
 
 
+def test_files_of_one_directory_are_one_copy(tmp_path: Path) -> None:
+    folder = log(tmp_path, OFFSETS, commits(("g", "orders", 0, 1)))
+    (folder / f"{1:020}.log").write_bytes(commits(("h", "orders", 0, 2), at=1))
+    files = sorted(folder.iterdir())
+    result = measured(*files[::-1])
+    assert committed(result) == {("g", 0): 1, ("h", 0): 2}
+    assert {tuple(dict(row.fields())["replicas"]) for row in result.sections[0].rows} == {(str(files[1]),)}
+    assert len(groups(*files, log(tmp_path / "b", OFFSETS, commits(("g", "orders", 0, 1))))["g"]["replicas"]) == 2
+
+
 def test_logs_of_kafka_0_7_have_no_coordinator(tmp_path: Path) -> None:
     for name in "ab":
         folder = tmp_path / name / OFFSETS
@@ -336,6 +346,18 @@ def test_a_copy_that_is_written_is_found_again(
     monkeypatch.setattr("time.sleep", clean)
     result = measured(live, other)
     assert (codes(result), committed(result)) == ([], {("g", 0): 2})
+
+
+def test_files_that_are_written_and_were_named_one_by_one_are_found_again(
+    tmp_path: Path, written: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = log(tmp_path, OFFSETS, commits(("g", "orders", 0, 1))[:-1] + b"!", b"half")
+    (folder / f"{1:020}.log").write_bytes(commits(("h", "orders", 0, 2), at=1))
+    files = sorted(folder.iterdir())
+    written.append(str(files[0]))
+    monkeypatch.setattr("time.sleep", lambda _: files[0].write_bytes(commits(("g", "orders", 0, 1))))
+    result = measured(*files)
+    assert (codes(result), committed(result)) == ([], {("g", 0): 1, ("h", 0): 2})
 
 
 def test_a_file_that_changes_between_two_reads_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
