@@ -19,7 +19,7 @@ from kdump.storage.file_store import is_directory
 from kdump.storage.live import is_written, read_until_sound
 from kdump.storage.offset_checkpoints import CheckpointCache
 from kdump.storage.partition import LogDirectory, Partition
-from kdump.verify.findings import Finding
+from kdump.verify.findings import KEPT, Finding
 
 if TYPE_CHECKING:
     from kdump.format.internal_topics.decoded import RecordDecoder
@@ -32,7 +32,8 @@ class CoordinatorStatistics(NamedTuple):
     """What the coordinator of a partition of an internal topic knows, from the log of all copies.
 
     `replicas` are their paths, the reference copy first, which is at `path`. `findings` are about records in which the
-    copies differ. `topic_names` are by topic id, from the partition.metadata of all partitions that were found.
+    copies differ, `not_kept` the numbers of those that are too many, by path and code. `topic_names` are by topic id,
+    from the partition.metadata of all partitions that were found.
     """
 
     path: str
@@ -41,6 +42,7 @@ class CoordinatorStatistics(NamedTuple):
     summary: CoordinatorLoadSummary
     replicas: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
+    not_kept: dict[tuple[str, str], int] = {}  # noqa: RUF012  # never changed
     topic_names: dict[str, str] = {}  # noqa: RUF012  # never changed
 
     @property
@@ -114,6 +116,7 @@ class _Load(NamedTuple):
     summary: CoordinatorLoadSummary
     replicas: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
+    not_kept: dict[tuple[str, str], int] = {}  # noqa: RUF012  # never changed
 
     @property
     def is_sound(self) -> bool:
@@ -131,7 +134,7 @@ def load_coordinator(task: LoadTask) -> CoordinatorStatistics:
         load = read_until_sound(load, lambda each: each.is_sound, again) or load
     of = task.copies[0].topic_partition
     assert of is not None
-    return CoordinatorStatistics(load.replicas[0], of, load.shard, load.summary, load.replicas, findings=load.findings)
+    return CoordinatorStatistics(load.replicas[0], of, *load)
 
 
 def _found_again(copy: Partition, live: bool) -> Partition:
@@ -188,8 +191,20 @@ def _load_merged(
     for each in merged.partition.slices:
         assert each.stop is not None
         loader.load_part(each.log, (each.start, each.stop), (each.lowest, each.highest))
-    findings = tuple(each for each in replica_findings(merged) if each.code in _ABOUT_COPIES)
-    return _Load(shard, summary, merged.replicas, findings)
+    about = (each for each in replica_findings(merged) if each.code in _ABOUT_COPIES)
+    return _Load(shard, summary, merged.replicas, *_first_of_each(about))
+
+
+def _first_of_each(found: Iterable[Finding]) -> tuple[tuple[Finding, ...], dict[tuple[str, str], int]]:
+    """The first findings of each path and code, and the numbers of the others: each batch of two logs can differ."""
+    kept = list[Finding]()
+    numbers = dict[tuple[str, str], int]()
+    for each in found:
+        key = each.path, each.code
+        numbers[key] = numbers.get(key, 0) + 1
+        if numbers[key] <= KEPT:
+            kept.append(each)
+    return tuple(kept), {key: number - KEPT for key, number in numbers.items() if number > KEPT}
 
 
 def _decoder(topic: str) -> "RecordDecoder":

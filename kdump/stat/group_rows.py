@@ -224,9 +224,11 @@ class GroupCollector:
     def findings(self) -> GroupFindings:
         """What is wrong with the groups, and with the logs of their coordinators."""
         found = [*_unread(self._fold.coordinators)]
-        found += (each for coordinator in self._fold.coordinators for each in coordinator.findings)
         kept: dict[str, int] = {}
         not_kept: dict[tuple[str, str], int] = {}
+        for coordinator in self._fold.coordinators:
+            found += coordinator.findings
+            not_kept |= coordinator.not_kept
         for group in self.groups:
             for each in group.partitions:
                 if not each.is_ahead:

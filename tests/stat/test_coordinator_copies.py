@@ -215,6 +215,17 @@ def test_copies_that_differ(tmp_path: Path) -> None:
     assert (finding.code, finding.path, finding.severity.word) == ("replica/differs", str(paths[0]), "error")
 
 
+def test_findings_about_copies_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinators, "KEPT", 2)
+    paths = [
+        log(tmp_path / name, OFFSETS, *(commits(("g", name if at % 2 else "same", 0, 5), at=at) for at in range(10)))
+        for name in "ab"
+    ]
+    found = measured(*paths).group_findings
+    assert [(each.code, each.offset) for each in found.findings] == [("replica/differs", 1), ("replica/differs", 3)]
+    assert found.not_kept == {(str(paths[1]), "replica/differs"): 3}
+
+
 def test_a_marker_of_another_copy(tmp_path: Path) -> None:
     """Transactions are decided on the log that the copies make."""
     inside = commits(("g", "orders", 0, 5), producer=3)
