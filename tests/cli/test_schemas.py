@@ -69,6 +69,33 @@ def test_a_value_is_a_line_of_text(kdump: Any, disk: Path) -> None:
     assert kdump.inside("dump", "--format", "terminal", "--schemas", "auto", str(disk / "orders-0")).status == 0
 
 
+REGISTRY_CASE = Path(__file__).resolve().parents[2] / "fixtures" / "registry"
+
+
+def test_values_of_serializers_with_the_topic_of_karapace(kdump: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """dump and convert show what the deserializers gave; the last schema was deleted for good."""
+    told = (REGISTRY_CASE / "expected" / "deserialized.json").read_text().splitlines()
+    expected = [json.loads(line) for line in told]
+    path = str(REGISTRY_CASE / "values-0")
+    found = records(kdump.inside("dump", "--format", "json", "--schemas", "auto", path))
+    assert [
+        {name: each[f"{name}_decoded"] and each[f"{name}_decoded"]["data"] for name in ("key", "value")}
+        for each in found
+    ] == [{"key": each["key"], "value": each["value"]} for each in expected]
+    problems = [each["decode_problem"] for each in found]
+    assert problems[:-1] == [None] * (len(expected) - 1)
+    assert "was deleted for good from " in problems[-1]
+    names = [each["value_decoded"]["name"] for each in found[:-1]]
+    assert names[:4] == ["shop.Order"] * 3 + ["Logical"]
+    assert names[8:14] == ["shop.Basket", "shop.Line", "shop.Line.Part.Screw", "shop.Counts", *["shop.Counts.Last"] * 2]
+    target = tmp_path_factory.mktemp("out") / "out.ndjson"
+    ran = kdump.inside("convert", "--schemas", "auto", path, "-o", str(target))
+    assert ran.status == 0
+    assert "1 value null in value_json" in ran.text + ran.problems
+    rows = [json.loads(line) for line in target.read_text().splitlines()]
+    assert [row["value_json"] for row in rows] == [each["value"] for each in expected]
+
+
 def test_a_disk_without_schemas_is_said_once(kdump: Any, disk: Path) -> None:
     (disk / "_schemas-0").rename(disk / "elsewhere")
     write_log(disk / "orders-1", [(None, wire(1, ORDER_BYTES))])
