@@ -11,7 +11,8 @@ absent is left out, texts are UTF-8, and maps and sets are in the order of their
     metadata        1, then of each tag its name and its values, of each property its name and its value, and the names
                     of sensitive properties
     ruleSet         1, then migrationRules, domainRules, encodingRules, enableAt; of each rule: name, doc, kind, mode,
-                    type, tags, of each parameter its name and its value, expr, onSuccess, onFailure, and 1 if disabled
+                    type, tags, of each parameter its name and its value, expr, onSuccess, onFailure, and 1 if disabled;
+                    without kind TRANSFORM, without mode WRITEREAD
     ==============  ====================================================================================================
 
 Where sensitive properties are stored encrypted, the field `md5` has the hash in base64.
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 _SIZE: Final = 16
 _RULES: Final = ("migrationRules", "domainRules", "encodingRules")
-_BEFORE_TAGS: Final = ("name", "doc", "kind", "mode", "type")
+_BEFORE_TAGS: Final = {"name": None, "doc": None, "kind": "TRANSFORM", "mode": "WRITEREAD", "type": None}
+"""Fields of a rule, and what stands for one that is absent."""
 _AFTER_PARAMETERS: Final = ("expr", "onSuccess", "onFailure")
 
 
@@ -72,8 +74,8 @@ def _parts(fields: "JsonObject") -> Iterator[bytes]:
 
 
 def _rule(rule: "JsonObject") -> Iterator[bytes]:
-    for name in _BEFORE_TAGS:
-        yield from _text(rule.get(name))
+    for name, absent in _BEFORE_TAGS.items():
+        yield from _text(absent if rule.get(name) is None else rule[name])
     yield from _names(rule.get("tags"))
     yield from _pairs(rule.get("params"))
     for name in _AFTER_PARAMETERS:
@@ -103,8 +105,8 @@ def _pairs(value: "JsonValue") -> Iterator[bytes]:
 
 
 def _sorted(names: "Iterable[JsonValue]") -> list[str]:
-    """In the order of Java: by UTF-16 code units."""
-    texts = (each for each in names if isinstance(each, str))
+    """Each one once, in the order of Java: by UTF-16 code units."""
+    texts = {each for each in names if isinstance(each, str)}
     return sorted(texts, key=lambda text: text.encode("utf-16-be", "replace"))
 
 

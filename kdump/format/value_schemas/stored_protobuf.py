@@ -42,6 +42,19 @@ def is_serialized(text: str) -> bool:
     return _BASE64.fullmatch(text.strip()) is not None
 
 
+def imports_of(text: str) -> list[str]:
+    """The paths that a file in base64 imports; none where it is no descriptor, or protobuf is not installed."""
+    try:
+        from google.protobuf import descriptor_pb2  # of the extra `schemas`
+        from google.protobuf.message import DecodeError
+    except ImportError:
+        return []
+    try:
+        return list(descriptor_pb2.FileDescriptorProto.FromString(b64decode(text)).dependency)
+    except (DecodeError, binascii.Error):
+        return []
+
+
 def descriptor_set(files: Mapping[str, str]) -> bytes:
     """The FileDescriptorSet with these files: base64 by the path of the file. Raises SchemaProblem."""
     from google.protobuf import descriptor_pb2  # of the extra `schemas`

@@ -3,7 +3,7 @@
 ==============================  =====================================================================
 name                            what
 ==============================  =====================================================================
-<id>.avsc .proto .json          the schema with this id: Avro, Protobuf, JSON Schema
+<id>.avsc .proto .json          the schema with this id: Avro, Protobuf (also a descriptor in base64), JSON Schema
 <GUID>.avsc .proto .json        the schema with this GUID, as 8-4-4-4-12 hexadecimal digits
 <full name>.avsc                an Avro type to which others refer by its name
 <path of an import>             a .proto file that others import, also below folders
@@ -27,7 +27,7 @@ from kdump.format.value_schemas.schemas import (
     SchemaProblem,
     ValueSchema,
 )
-from kdump.format.value_schemas.stored_protobuf import COMMENT_OR_STRING
+from kdump.format.value_schemas.stored_protobuf import COMMENT_OR_STRING, imports_of, is_serialized
 from kdump.storage.file_store import names_in, open_source
 
 _TYPES: Final = {".avsc": AVRO, ".proto": PROTOBUF, ".json": JSON}
@@ -109,6 +109,5 @@ class SchemaFolder:
 def imports_in(text: str) -> Iterator[str]:
     """The paths that a .proto file imports, but those that the compiler has itself."""
     code = _COMMENT_OR_STRING.sub(lambda match: match[1] or " ", text)
-    for match in _IMPORT.finditer(code):
-        if not match[1].startswith(_BUILT_IN):
-            yield match[1]
+    found = imports_of(text) if is_serialized(text) else [match[1] for match in _IMPORT.finditer(code)]
+    yield from (each for each in found if not each.startswith(_BUILT_IN))

@@ -31,7 +31,7 @@ FIELDS = ("schema", "references", "metadata", "ruleSet", "md5")
             {
                 "schema": "",
                 "metadata": {
-                    "tags": {"b": ["y", "x"], "a": []},
+                    "tags": {"b": ["y", "x", "y"], "a": []},
                     "properties": {"q": "2", "p": "1"},
                     "sensitive": ["p"],
                 },
@@ -49,7 +49,7 @@ FIELDS = ("schema", "references", "metadata", "ruleSet", "md5")
                     "migrationRules": [{"name": "first", "disabled": False}],
                 },
             },
-            b"S\1firstndCONDITIONWRITECELemtkvDLQ\1",
+            b"S\1firstTRANSFORMWRITEREADndCONDITIONWRITECELemTRANSFORMWRITEREADtkvDLQ\1",
         ),
         ({"metadata": {"sensitive": ["\uff5e", "\U0001f600"]}}, b"\1" + "\U0001f600\uff5e".encode()),
         ({"metadata": None, "ruleSet": None, "references": []}, b""),

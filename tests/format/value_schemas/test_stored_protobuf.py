@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdump.format.value_schemas.schemas import NamedSchema, SchemaProblem, ValueSchema
-from kdump.format.value_schemas.stored_protobuf import is_serialized, without_option
+from kdump.format.value_schemas.stored_protobuf import imports_of, is_serialized, without_option
 from kdump.format.value_schemas.value_decoder import DecodedValues, SchemaDecoder
 from kdump.storage.value_schemas.protoc import Protoc
 from support.schema_values import Schemas, wire
@@ -104,6 +104,12 @@ def test_each_form_gives_the_same(form: str) -> None:
         else:
             assert "no message with the indexes 0, 0" in (found.problem or "")
     assert "no message with the indexes 0, 1" in (of(b"\x04\0\x02", b"").problem or "")
+
+
+def test_imports_of_a_descriptor() -> None:
+    own, inner = serialized()
+    assert imports_of(own) == ["inner.proto"]
+    assert imports_of(inner.text) == imports_of("A") == imports_of("/////w==") == []
 
 
 def test_a_file_that_only_imports_another_one() -> None:
