@@ -1,14 +1,14 @@
 """The column `value_json`: values of records that were written with schemas, as JSON text."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
 
 from kdump.convert.tables import VALUE_JSON
-from kdump.errors import SourceError
+from kdump.errors import SourceError, host_clause
 from kdump.format.value_schemas.json_values import json_text
-from kdump.format.value_schemas.value_decoder import Headers, ValueDecoder
+from kdump.format.value_schemas.value_decoder import INSTALL, Headers, ValueDecoder, missing_packages, not_installed
 from kdump.log.log_slice import SlicedPartition
 from kdump.storage.value_schemas.chosen_schemas import SchemaDecoders
 
@@ -28,8 +28,15 @@ def log_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
 class ValueTexts:
     """Makes the column of record batches; `where` is that of SchemaDecoders."""
 
-    def __init__(self, where: str) -> None:
-        """Raises SourceError for a path without schemas."""
+    def __init__(self, where: str, missing: Sequence[str] | None = None) -> None:
+        """Raises SourceError for a path without schemas.
+
+        `missing` are the packages that the process lacks which began the run. One that lacks more, on another machine,
+        is refused with SourceError: which values are null would depend on the machine.
+        """
+        lacking = [] if missing is None else [each for each in missing_packages() if each not in missing]
+        if lacking:
+            raise SourceError(f"--schemas: {not_installed(lacking, host_clause())}: {INSTALL}")
         self._decoders = SchemaDecoders(where)
         self._decoder: ValueDecoder | None = None
         self.undecoded = 0

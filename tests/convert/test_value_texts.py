@@ -13,6 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kdump.convert import value_texts
+from kdump.convert.parquet import tasks
+from kdump.convert.value_texts import ValueTexts
+from kdump.errors import SourceError, name_host
+from kdump.format.value_schemas import value_decoder
 from support.command_runs import run_inside
 from support.schema_values import LINE_BYTES, LINE_DATA, LINE_PATH, ORDER_BYTES, ORDER_DATA, REGISTRY, wire, write_log
 
@@ -98,6 +102,24 @@ def test_several_processes(disk: Path) -> None:
     ran = run_inside(disk.parent, "convert", "-q", "--jobs", "2", "--schemas", "auto", *paths, "-o", "out")
     assert ran.status == 0, ran.problems
     assert texts(pq.read_table(disk.parent / "out").column("value_json").to_pylist()) == [ORDER_DATA] * 6
+
+
+def test_a_machine_without_the_packages_refuses(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not where the run began without them: then all values are null, and it was said."""
+    name_host("worker7")
+    try:
+        monkeypatch.setattr(value_decoder, "find_spec", lambda name: None if name == "fastavro" else name)
+        with pytest.raises(SourceError, match=r"^--schemas: fastavro is not installed on the host worker7: "):
+            ValueTexts("auto", ["protobuf"])
+        ValueTexts("auto", ["fastavro"])
+        ValueTexts("auto")
+    finally:
+        name_host("")
+    monkeypatch.setattr(tasks, "missing_packages", list)  # those of the process that begins the run
+    ran = run_inside(disk.parent, "convert", "--schemas", "auto", str(disk / "orders-0"), "-o", "refused")
+    assert ran.status == 3
+    assert "--schemas: fastavro is not installed: pip install" in ran.problems
+    assert not list((disk.parent / "refused").glob("*.parquet"))
 
 
 def test_text_says_how_many(disk: Path) -> None:

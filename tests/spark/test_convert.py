@@ -64,6 +64,20 @@ def test_convert_writes_the_same(
     assert "made with other settings" in other.problems
 
 
+def test_values_with_schemas(spark: SparkSession, kdump: Command, place: Path) -> None:
+    """The workers find the schemas, also those of a relative path."""
+    shutil.copytree(FIXTURES / "registry", kdump.directory / "logs")
+    master = ("--master", spark.sparkContext.master)
+    tables = []
+    for name, how in (("one", ("--jobs", "1", "--schemas", "auto")), ("cluster", (*master, "--schemas", "logs"))):
+        ran = kdump.inside("convert", "-q", *how, "logs/values-0", "-o", str(place / name))
+        assert ran.status == 0, ran.problems
+        entry = next(iter(manifest_of(place / name).partitions.values()))
+        tables.append(table_of(place / name, [file.name for file in entry.files]).column("value_json").to_pylist())
+    assert tables[0] == tables[1]
+    assert [at for at, text in enumerate(tables[1]) if text is None] == [15]
+
+
 def test_a_dry_run_counts_the_same(spark: SparkSession, kdump: Command) -> None:
     shutil.copytree(FIXTURES / "transactions", kdump.directory / "logs")
     one, cluster = (

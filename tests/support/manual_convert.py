@@ -115,7 +115,8 @@ OF_COLUMNS = (
     "value as JSON (kdump-dump(1) says how, in SCHEMAS); null where the value is null or cannot be decoded. A line "
     "with the label note says how many values cannot be decoded, and why the first one cannot. With --strict the "
     "status is 1 then. With auto the schemas lie beside the topic-partition, of several copies beside the first one; a "
-    "partition without schemas is not converted."
+    "partition without schemas is not converted. With --master the workers need the packages and the schemas, too: a "
+    "worker without them writes nothing, and says so."
 )
 
 OF_THE_MANIFEST = (

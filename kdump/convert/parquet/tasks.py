@@ -33,6 +33,7 @@ from kdump.convert.value_texts import ValueTexts
 from kdump.engine.protocol import Engine
 from kdump.errors import KdumpError
 from kdump.format.naming import TopicPartition
+from kdump.format.value_schemas.value_decoder import missing_packages
 from kdump.log.log_slice import HIGHEST, SlicedPartition
 from kdump.storage.offset_checkpoints import CheckpointCache
 from kdump.storage.read_policy import ReadPolicy
@@ -84,6 +85,7 @@ class _PartTask(NamedTuple):
     strict: bool
     read_policy: ReadPolicy
     schemas: str | None
+    missing_packages: tuple[str, ...]
 
 
 class _PartGroup(NamedTuple):
@@ -216,6 +218,7 @@ class _FolderRun:
         self._inside = on_bytes if engine.slots == 1 else None  # another process cannot call it
         self._outside = on_bytes if engine.slots > 1 else None
         self._policy = options.read_policy.shared_by(engine.slots)
+        self._missing_packages = () if options.schemas is None else tuple(missing_packages())
 
     # ---- planning
 
@@ -291,6 +294,7 @@ class _FolderRun:
             options.strict,
             self._policy,
             options.schemas,
+            self._missing_packages,
         )
 
 
@@ -351,7 +355,7 @@ class _Writer:
     def _write(self, task: _PartTask) -> _PartResult:
         damage = DamageLog(strict=task.strict)
         try:
-            texts = None if task.schemas is None else ValueTexts(task.schemas)
+            texts = None if task.schemas is None else ValueTexts(task.schemas, task.missing_packages)
             formats = formats_of(task.settings, texts)
             written = write_part(
                 task.staging,

@@ -157,10 +157,7 @@ class SchemaDecoder:
 
     def _new_reader(self, of: int | UUID, schema: ValueSchema) -> _SchemaReader | SchemaProblem:
         if missing := missing_packages(schema.schema_type):
-            what = (
-                f"{' and '.join(missing)} are not installed" if len(missing) > 1 else f"{missing[0]} is not installed"
-            )
-            return SchemaProblem(f"{words_of(of)} ({schema.schema_type}): {what}: {INSTALL}")
+            return SchemaProblem(f"{words_of(of)} ({schema.schema_type}): {not_installed(missing)}: {INSTALL}")
         try:
             return _SchemaReader(of, schema.check(), self._compiler)
         except SchemaProblem as error:
@@ -215,6 +212,11 @@ def missing_packages(schema_type: str | None = None) -> list[str]:
     """The packages of the extra `schemas` that are not installed: those of a type of schemas, or of all types."""
     modules = [each for of, several in _MODULES.items() if schema_type in (of, None) for each in several]
     return [_PACKAGES[module] for module in modules if not _is_installed(module)]
+
+
+def not_installed(packages: Sequence[str], where: str = "") -> str:
+    """That these packages are missing, as a clause; `where` is the end of it."""
+    return f"{' and '.join(packages)} {'is' if len(packages) == 1 else 'are'} not installed{where}"
 
 
 def _is_installed(module: str) -> bool:
