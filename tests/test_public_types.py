@@ -27,6 +27,7 @@ INSIDE = {
     "Plan.rebuild_request": "RebuildRequest",
     "Plan.segments": "PlannedSegment",
     "Report.context": "CheckpointContext",
+    "RecordDecoder.tables": "MessageTables",
     "RecordStatistics.of": "RecordCollector",
     "Report.directory_files": "DirectoryFiles",
     "SegmentStatistics.keys": "KeyStatistics",
