@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from kdump.kernel.lines cimport Clock, Out
+from kdump.kernel.lines cimport Clock, Near, Out
 
 # Bytes of MessageFormatter.constants.
 cdef struct Constant:
@@ -47,6 +47,7 @@ cdef class MessageFormatter:
     cdef bytes constant_bytes
     cdef const uint8_t *constants
     cdef Field *fields
+    cdef Near *near             # the last number of each field, to which the next one is mostly near
     cdef Struct *structs
     cdef Message *keys          # by type; none: values are in frames
     cdef Message *values        # by type and version
