@@ -103,7 +103,12 @@ class _PartialFile(io.FileIO):
         try:
             return super().write(data)
         except OSError as error:
-            raise KdumpError(f"{self._path}: {reason(error)}; {_NOT_WRITTEN}") from None
+            raise not_written(self._path, error) from None
+
+
+def not_written(path: str, error: OSError) -> KdumpError:
+    """What the system refused, of an output that there is not because of it."""
+    return KdumpError(f"{path}: {reason(error)}; {_NOT_WRITTEN}")
 
 
 class _TemporaryFile:

@@ -275,12 +275,32 @@ class _Lease:
 
     __slots__ = ("_free", "_region")
 
-    def __init__(self, region: _Region, free: list[_Region]) -> None:
+    def __init__(self, region: _Region, free: "FreeMemory | None") -> None:
         self._region, self._free = region, free
 
     def __del__(self) -> None:
-        if len(self._free) < _KEPT_REGIONS:
-            self._free.append(self._region)
+        if self._free is not None:
+            self._free.give(self._region)
+
+
+class FreeMemory:
+    """Memory of record batches that are gone, for later ones: of one partition, or of several with the same columns."""
+
+    def __init__(self) -> None:
+        self._regions: list[_Region] = []
+
+    def take(self, size: int) -> _Region:
+        """Memory of this size."""
+        while self._regions:
+            region = self._regions.pop()
+            if len(region.memory) == size:
+                return region
+        return _Region(size)
+
+    def give(self, region: _Region) -> None:
+        """Memory that nothing refers to any more."""
+        if len(self._regions) < _KEPT_REGIONS:
+            self._regions.append(region)
 
 
 class RecordBuffers:
@@ -289,14 +309,16 @@ class RecordBuffers:
     A record batch refers to the memory that the kernel filled, without a copy.
     """
 
-    def __init__(self, schema: pa.Schema, columns: Columns, room: Room = USUAL_ROOM) -> None:
+    def __init__(
+        self, schema: pa.Schema, columns: Columns, room: Room = USUAL_ROOM, memory: FreeMemory | None = None
+    ) -> None:
         self._schema = schema
         self._names = [name for name in schema.names if name not in _OF_ALL_ROWS]
         self._columns = columns
         self._of: tuple[TopicPartition | None, str | None] = None, None
         self._repeated: dict[str, pa.Array] = {}
         self._usual = room
-        self._free: list[_Region] = []
+        self._free = FreeMemory() if memory is None else memory
         self._region: _Region | None = None
         self._places: list[list[int]] = []
         self._is_usual = True
@@ -320,7 +342,7 @@ class RecordBuffers:
             for size in several:
                 self._places[-1].append(end)
                 end += -(-size // _ALIGNMENT) * _ALIGNMENT
-        self._region = self._free.pop() if self._is_usual and self._free else _Region(end)
+        self._region = self._free.take(end) if self._is_usual else _Region(end)
         view = memoryview(self._region.memory)
         self._columns.begin(
             [
@@ -336,7 +358,7 @@ class RecordBuffers:
         assert self._region is not None
         ended = columns.end()
         is_kept = self._is_usual and self._region.is_worth_keeping([header_values[1], *(size for _, size in ended)])
-        base = _Lease(self._region, self._free if is_kept else [])
+        base = _Lease(self._region, self._free if is_kept else None)
         address = pa.py_buffer(self._region.memory).address
         arrays: dict[str, pa.Array] = {}
         for name, places, (nulls, size) in zip(self._names, self._places, ended, strict=True):

@@ -37,7 +37,7 @@ class ValueTexts:
         lacking = [] if missing is None else [each for each in missing_packages() if each not in missing]
         if lacking:
             raise SourceError(f"--schemas: {not_installed(lacking, host_clause())}: {INSTALL}")
-        self._decoders = SchemaDecoders(where)
+        self._decoders = SchemaDecoders(where, raises_once=False)
         self._decoder: ValueDecoder | None = None
         self.undecoded = 0
         """Values that are null in the column because they cannot be decoded."""

@@ -5,8 +5,8 @@ write files; this process gives them their names.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from typing import Final, NamedTuple, TypeVar
+from contextlib import closing
+from typing import Final, NamedTuple
 
 from kdump.convert.damage_log import DamageLog, joined_findings
 from kdump.convert.field_formats import FieldFormat
@@ -17,7 +17,8 @@ from kdump.convert.parquet.output_directory import OutputDirectory, StagingFolde
 from kdump.convert.parquet.run import WrittenPart, join_parts, write_part
 from kdump.convert.parquet.writer import formats_of
 from kdump.convert.preparation import PreparedPartition
-from kdump.convert.records.log_parts import cut_into_parts, size_of
+from kdump.convert.records.log_parts import cut_into_parts
+from kdump.convert.records.part_tasks import LEAST_BYTES, closed_results, group_small_parts, size_of_log
 from kdump.convert.results import (
     Converted,
     ConvertFindings,
@@ -38,13 +39,9 @@ from kdump.log.log_slice import HIGHEST, SlicedPartition
 from kdump.storage.offset_checkpoints import CheckpointCache
 from kdump.storage.read_policy import ReadPolicy
 
-_LEAST_BYTES: Final = 32 << 20
-"""A smaller part of a partition costs more to hand over than it gains."""
+_LEAST_BYTES: Final = LEAST_BYTES
 _MOST_BYTES: Final = 512 << 20
 """The size of a part of a large partition."""
-_GROUP_PARTS: Final = 64
-"""The largest number of small parts in one task."""
-_Result = TypeVar("_Result")
 
 
 class _PlanTask(NamedTuple):
@@ -60,7 +57,7 @@ class _PlanTask(NamedTuple):
     @property
     def size_bytes(self) -> int:
         """The bytes of its logs."""
-        return _size(self.partition)
+        return size_of_log(self.partition)
 
     @property
     def is_small(self) -> bool:
@@ -96,7 +93,7 @@ class _PartGroup(NamedTuple):
     @property
     def size_bytes(self) -> int:
         """The bytes of their logs."""
-        return sum(_size(task.part) for task in self.parts)
+        return sum(size_of_log(task.part) for task in self.parts)
 
 
 class _PartResult(NamedTuple):
@@ -224,7 +221,7 @@ class _FolderRun:
 
     def plan(self, conversions: Sequence[_PartitionRun]) -> None:
         """Set the plan of each, or its error."""
-        total = sum(_size(each.of.partition) for each in conversions)
+        total = sum(size_of_log(each.of.partition) for each in conversions)
         part_bytes = min(max(total // (2 * self._engine.slots), _LEAST_BYTES), _MOST_BYTES)
         checkpoints = CheckpointCache()
         far: list[tuple[_PartitionRun, _PlanTask]] = []
@@ -263,8 +260,9 @@ class _FolderRun:
 
     def written(self, parts: Sequence[SlicedPartition]) -> Generator[_PartResult, None, None]:
         """The results of the parts, in their order."""
-        groups = _groups([self._part_task(part) for part in parts], self._engine.slots)
-        with _closed(self._engine.map(_Writer(self._inside), groups)) as results:
+        tasks, slots = [self._part_task(part) for part in parts], self._engine.slots
+        groups = map(_PartGroup, group_small_parts(tasks, lambda task: size_of_log(task.part), slots, _LEAST_BYTES))
+        with closed_results(self._engine.map(_Writer(self._inside), groups)) as results:
             for group, found in results:
                 if self._outside is not None:
                     self._outside(group.size_bytes)
@@ -275,7 +273,7 @@ class _FolderRun:
         assert of.plan is not None
         partition = of.of.partition
         task = self._part_task(partition._replace(offset=(of.plan.start.offset, partition.offset[1])))
-        with _closed(self._engine.map(_Writer(None), [_PartGroup((task,))])) as results:
+        with closed_results(self._engine.map(_Writer(None), [_PartGroup((task,))])) as results:
             ((_, (found,)),) = results
         return found
 
@@ -298,16 +296,6 @@ class _FolderRun:
         )
 
 
-@contextmanager
-def _closed(results: Iterator[_Result]) -> Iterator[Iterator[_Result]]:
-    """Close the results of an engine where not all were read: its workers end then."""
-    try:
-        yield results
-    finally:
-        if isinstance(results, Generator):
-            results.close()
-
-
 def _plan(task: _PlanTask) -> _PartPlan | KdumpError:
     """Where the conversion of a topic-partition goes on, and its parts; the function that an engine maps."""
     partition = task.partition
@@ -321,26 +309,6 @@ def _plan(task: _PlanTask) -> _PartPlan | KdumpError:
         return _PartPlan(start, tuple(parts))
     except KdumpError as error:
         return error
-
-
-def _size(partition: SlicedPartition) -> int:
-    return sum(size_of(each) for _, each in partition.numbered())
-
-
-def _groups(tasks: Iterable[_PartTask], slots: int) -> list[_PartGroup]:
-    """Small parts that follow each other become one task: to hand one over costs more than to write it."""
-    tasks = list(tasks)
-    most = min(_LEAST_BYTES, sum(_size(task.part) for task in tasks) // (4 * slots))
-    groups: list[list[_PartTask]] = []
-    size = 0
-    for task in tasks:
-        more = _size(task.part)
-        if slots == 1 or not groups or size + more > most or len(groups[-1]) == _GROUP_PARTS:
-            groups.append([])
-            size = 0
-        groups[-1].append(task)
-        size += more
-    return [_PartGroup(tuple(group)) for group in groups]
 
 
 class _Writer:

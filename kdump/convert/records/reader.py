@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from kdump.convert.records.ordered_log import ordered_log
 from kdump.convert.records.outcome_ranges import OutcomeRange, OutcomeRanges
-from kdump.convert.tables import LARGEST_DATA, USUAL_ROOM, RecordBuffers, Room
+from kdump.convert.tables import LARGEST_DATA, USUAL_ROOM, FreeMemory, RecordBuffers, Room
 from kdump.format.batch import Batch
 from kdump.kernel.columns import BROKEN, COMPRESSED, NO_ROOM, BatchParts, Columns
 from kdump.kernel.isolation import ABORTED, COMMITTED, Decisions
@@ -65,7 +65,10 @@ def first_known_offset(batch: Batch) -> int:
 
 
 class RecordStream:
-    """Makes record batches of the records of partitions, one partition after another."""
+    """Makes record batches of the records of partitions, one partition after another.
+
+    `memory` is what streams of the same schema share that follow each other.
+    """
 
     def __init__(
         self,
@@ -78,8 +81,10 @@ class RecordStream:
         room: Room = USUAL_ROOM,
         read_policy: ReadPolicy = ReadPolicy(),  # noqa: B008  # it never changes
         on_bytes: Callable[[int], object] | None = None,
+        memory: FreeMemory | None = None,
     ) -> None:
         self._schema = schema
+        self._memory = FreeMemory() if memory is None else memory
         self._time = _inclusive(time)
         self._on_damage = on_damage
         self._max_batch_bytes = min(max_batch_bytes, LARGEST_DATA)
@@ -158,7 +163,7 @@ class RecordStream:
                 decisions=decisions,
             )
             self._of, self._replica = each.topic_partition, each.replica
-            self._buffers = RecordBuffers(self._schema, self._columns, self._room)
+            self._buffers = RecordBuffers(self._schema, self._columns, self._room, self._memory)
             self._buffers.begin(self._of, replica=self._replica)
             for number, part in log.partition.numbered():
                 if decisions is not None:

@@ -5,12 +5,12 @@ A file has a footer with the place of each record batch, and is read at random. 
 pipe.
 """
 
-from typing import IO, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.ipc
 
-from kdump.convert.single_file.table_writer import TableWriter
+from kdump.convert.single_file.table_writer import ByteSink, TableWriter
 
 CODECS: Final = ("lz4", "zstd")
 
@@ -20,7 +20,7 @@ class _IpcWriter(TableWriter):
 
     _is_stream: bool
 
-    def __init__(self, file: IO[bytes], schema: pa.Schema, codec: str | None = None) -> None:
+    def __init__(self, file: ByteSink, schema: pa.Schema, codec: str | None = None) -> None:
         super().__init__(file, schema)
         options = pa.ipc.IpcWriteOptions(compression=codec)
         begin = pa.ipc.new_stream if self._is_stream else pa.ipc.new_file

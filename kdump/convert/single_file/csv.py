@@ -6,22 +6,25 @@ that NDJSON has. A row whose only column is null is an empty line.
 """
 
 from collections.abc import Collection, Iterator
-from typing import IO
 
 import pyarrow as pa
 
 from kdump.convert.single_file.row_writer import RowWriter
+from kdump.convert.single_file.table_writer import ByteSink
 from kdump.format.csv_text import LINE_END, csv_text
 
 
 class CsvWriter(RowWriter):
-    """Writes CSV; the header line at once. JSON text is text like other text."""
+    """Writes CSV; the header line at once, where it `has_names`. JSON text is text like other text."""
 
     _style = "csv"
 
-    def __init__(self, file: IO[bytes], schema: pa.Schema, json_columns: Collection[str] = ()) -> None:
+    def __init__(
+        self, file: ByteSink, schema: pa.Schema, json_columns: Collection[str] = (), *, has_names: bool = True
+    ) -> None:
         super().__init__(file, schema, json_columns)
-        self._file.write(f"{','.join(map(csv_text, schema.names))}{LINE_END}".encode())
+        if has_names:
+            self._file.write(f"{','.join(map(csv_text, schema.names))}{LINE_END}".encode())
 
     def _labels(self) -> Iterator[bytes]:
         for number in range(len(self._schema)):

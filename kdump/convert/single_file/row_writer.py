@@ -3,11 +3,11 @@
 import mmap
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
-from kdump.convert.single_file.table_writer import TableWriter
+from kdump.convert.single_file.table_writer import ByteSink, TableWriter
 from kdump.convert.tables import RECORDS
 from kdump.kernel.row_lines import RowLines
 
@@ -44,7 +44,7 @@ class RowWriter(TableWriter):
 
     _style: str
 
-    def __init__(self, file: IO[bytes], schema: pa.Schema, json_columns: Collection[str] = ()) -> None:
+    def __init__(self, file: ByteSink, schema: pa.Schema, json_columns: Collection[str] = ()) -> None:
         """Raises ValueError for a column of a type that no table of kdump has."""
         super().__init__(file, schema)
         self._kinds = [_kind_of(field, field.name in json_columns) for field in schema]

@@ -1,39 +1,40 @@
 """Converts topic-partitions into one table: a single file, standard output, or nothing but the counts."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, nullcontext, suppress
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-
-from kdump.convert.damage_log import DamageLog
-from kdump.convert.field_formats import FieldFormats
-from kdump.convert.options import ConvertOptions, Target
-from kdump.convert.output_file import STANDARD_OUTPUT, single_file
+from kdump.convert.damage_log import DamageLog, joined_findings
+from kdump.convert.options import ConvertOptions
+from kdump.convert.output_file import STANDARD_OUTPUT, not_written, single_file
 from kdump.convert.preparation import PreparedPartition
-from kdump.convert.records.decode_ahead import decode_ahead
-from kdump.convert.records.reader import RecordStream
 from kdump.convert.results import (
     Converted,
     ConvertFindings,
-    DamagedLog,
     OutputFile,
     PartitionConversion,
     merge_counts,
     merge_notes,
     undecoded_note,
 )
-from kdump.convert.tables import output_schema, record_schema
-from kdump.convert.value_texts import ValueTexts, log_columns
+from kdump.convert.single_file.part_rows import PartRows, RowConversion
+from kdump.convert.single_file.tasks import (
+    NO_OUTPUT,
+    CutChanged,
+    TablePartition,
+    ends_run,
+    several_writers,
+    writers_of,
+)
+from kdump.convert.single_file.writers import table_writer
+from kdump.engine.processes import Processes
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
-from kdump.errors import SourceError
+from kdump.errors import KdumpError, SourceError
 
 if TYPE_CHECKING:
     from kdump.convert.single_file.table_writer import TableWriter
-
-_OFFSET: Final = "offset"
 
 
 def convert_to_table(
@@ -48,23 +49,80 @@ def convert_to_table(
 ) -> Iterator[Converted]:
     """Write the records of all partitions, one after another, to a file; with `dry_run` nowhere, on the engine.
 
-    Yields what was converted of each partition, and at last the file. A partition that cannot be read is left out where
-    none of its records was written yet. Raises SourceError where some were, and KdumpError for the output: then there
-    is no file.
+    Several processes of the engine write parts of it where that is faster; see writers_of. Yields what was
+    converted of each partition, and at last the file. A partition that cannot be read is left out where none of its
+    records was written yet. Raises SourceError where some were, and KdumpError for the output: then there is no file.
     """
     if options.dry_run:
         yield from _counted(partitions, options, engine or Serial(), on_bytes)
         return
-    run = _TableRun(options, on_bytes)
     place = single_file(output, stdout, overwrite=options.overwrite, inputs=inputs)
-    with suppress(_NothingConverted), place as file, run.writer(file, output) as writer:
-        for each in partitions:
-            yield from run.partition(each, writer)
-        if not run.done:
-            raise _NothingConverted
+    found = [TablePartition(each, strict=options.strict, outcome=NO_OUTPUT) for each in partitions]
+    conversion = RowConversion(options, on_bytes)
+    is_stream = output == STANDARD_OUTPUT or output.endswith(".arrows")
+    run = _TableRun()
+    with suppress(_NothingConverted), place as file:
+        processes = writers_of(found, output, options, engine)
+        with table_writer(file, conversion.formats, options, is_stream=is_stream) as writer:
+            in_parts = None
+            if processes is not None:
+                in_parts = yield from _in_parts(found, output, file, options, processes, on_bytes)
+            run = in_parts or (yield from _in_order(found, conversion, writer, options))
+            if not run.done:
+                raise _NothingConverted
     yield from run.done  # not before the file has its name
     if run.done:
         yield run.file(output, None if output == STANDARD_OUTPUT else os.path.getsize(output))
+
+
+def _in_order(
+    partitions: Sequence[TablePartition], conversion: RowConversion, writer: "TableWriter", options: ConvertOptions
+) -> Generator[ConvertFindings | SourceError, None, "_TableRun"]:
+    """This process converts the partitions."""
+    run = _TableRun()
+    for each in partitions:
+        yield from run.partition(each, _in_one(each, conversion, writer, options))
+    return run
+
+
+def _in_one(
+    each: TablePartition, conversion: RowConversion, writer: "TableWriter | None", options: ConvertOptions
+) -> list[PartRows]:
+    """What was converted of a partition in this process; nothing of one that is refused."""
+    if each.error is not None:
+        return []
+    damage = DamageLog(strict=options.strict, outcome="" if writer is None else NO_OUTPUT)
+    return [conversion.convert(each.log, damage, writer)]
+
+
+def _in_parts(
+    partitions: Sequence[TablePartition],
+    output: str,
+    file: IO[bytes],
+    options: ConvertOptions,
+    processes: Processes,
+    on_bytes: Callable[[int], object] | None,
+) -> Generator[ConvertFindings | SourceError, None, "_TableRun | None"]:
+    """Several processes convert the partitions; None where a log changes meanwhile: then nothing is in the output."""
+    run, values = _TableRun(), list[ConvertFindings | SourceError]()
+    begin = file.tell()
+    try:
+        with several_writers(partitions, output, file, options, processes, on_bytes) as parts:
+            for each in partitions:
+                for value in run.partition(each, next(parts)):
+                    values.append(value)  # those before an exception, too
+    except CutChanged:
+        try:
+            file.truncate(begin)
+            file.seek(begin)
+        except OSError as error:
+            raise not_written(output, error) from None
+        return None
+    except KdumpError:
+        yield from values
+        raise
+    yield from values
+    return run
 
 
 def _counted(
@@ -105,8 +163,10 @@ class _Counter:
         self._options, self._on_bytes = options, on_bytes
 
     def __call__(self, task: _CountTask) -> list[Converted]:
-        run = _TableRun(self._options, self._on_bytes)
-        return [*run.partition(task.partition, None), *run.done]
+        run, strict = _TableRun(has_output=False), self._options.strict
+        each = TablePartition(task.partition, strict=strict, outcome="")
+        parts = _in_one(each, RowConversion(self._options, self._on_bytes), None, self._options)
+        return [*run.partition(each, parts), *run.done]
 
 
 class _NothingConverted(Exception):
@@ -114,99 +174,44 @@ class _NothingConverted(Exception):
 
 
 class _TableRun:
-    """The state of a run: the formats, and what was written so far."""
+    """What was converted so far. `has_output`: it was written."""
 
-    def __init__(self, options: ConvertOptions, on_bytes: Callable[[int], object] | None) -> None:
-        self._options, self._on_bytes = options, on_bytes
-        self._texts = None if options.schemas is None else ValueTexts(options.schemas)
-        schema = output_schema(options.all_columns)
-        self._formats = FieldFormats(schema, options.keys, options.values, self._texts)
-        columns = log_columns(options.all_columns)
-        self._columns = list(columns)
-        self._stream_schema = record_schema(columns if _OFFSET in columns else (*columns, _OFFSET))
+    def __init__(self, *, has_output: bool = True) -> None:
+        self._has_output = has_output
         self.done: list[PartitionConversion] = []
         """What was converted of each partition so far."""
         self._sources: list[str] = []
 
-    def writer(self, file: IO[bytes] | None, output: str) -> Any:
-        """The writer of the target, as a context; None in a dry run."""
-        if file is None:
-            return nullcontext()
-        schema, json_columns = self._formats.schema, self._formats.json_columns
-        found: TableWriter
-        match self._options.target:
-            case Target.NDJSON:
-                from kdump.convert.single_file.ndjson import NdjsonWriter
-
-                found = NdjsonWriter(file, schema, json_columns)
-            case Target.CSV:
-                from kdump.convert.single_file.csv import CsvWriter
-
-                found = CsvWriter(file, schema, json_columns)
-            case _:
-                from kdump.convert.single_file.arrow_file import ArrowFileWriter, ArrowStreamWriter
-
-                is_stream = output == STANDARD_OUTPUT or output.endswith(".arrows")
-                found = (ArrowStreamWriter if is_stream else ArrowFileWriter)(file, schema, self._options.codec)
-        return found
-
-    def partition(self, of: PreparedPartition, writer: "TableWriter | None") -> Iterator[ConvertFindings | SourceError]:
-        """Write a partition, and yield what is wrong with it."""
-        options, each = self._options, of.partition
-        damage = DamageLog(of, strict=options.strict, outcome="" if writer is None else "no output was written")
-        stream = RecordStream(
-            self._stream_schema,
-            options.choice.time,
-            damage,
-            max_batch_bytes=options.max_batch_bytes,
-            isolation=options.effective_isolation,
-            read_policy=options.read_policy,
-            on_bytes=self._on_bytes,
-        )
-        before = self._formats.malformed, self._formats.not_json
-        if self._texts is not None:
-            self._texts.undecoded, self._texts.problem = 0, None
-        rows, first, last = 0, None, None
-        try:
-            damage.begin()
-            if self._texts is not None:
-                self._texts.begin(each)
-            with closing(decode_ahead(stream.batches([each]))) as batches:
-                for batch in batches:
-                    offsets = batch.column(_OFFSET)
-                    if batch.num_rows:
-                        first = offsets[0].as_py() if first is None else first
-                        last = offsets[-1].as_py()
-                    self._write(batch, writer)
-                    rows += batch.num_rows
-        except SourceError as error:
-            yield from damage.values()
-            if writer is not None and (rows or isinstance(error, DamagedLog)):
-                raise
+    def partition(self, each: TablePartition, parts: Sequence[PartRows]) -> Iterator[ConvertFindings | SourceError]:
+        """Take the parts of a partition, and yield what is wrong with it. Raises SourceError that ends the run."""
+        yield from joined_findings((*each.damage.values(), *(found for part in parts for found in part.findings)))
+        error = each.error if not parts else parts[-1].error
+        if error is not None:
+            if self._has_output and (each.error is not None or ends_run(parts)):
+                raise error
             yield error
             return
-        yield from damage.values()
-        counts = merge_counts(of, damage.ranges, damage.bytes)._replace(
-            aborted=stream.aborted,
-            undecided=stream.undecided,
-            unfit_timestamps=stream.unfit_timestamps,
-            malformed=self._formats.malformed - before[0],
-            not_json=self._formats.not_json - before[1],
-            undecoded=0 if self._texts is None else self._texts.undecoded,
-        )
-        notes = [*merge_notes(of)]
-        if self._texts is not None:
-            notes += undecoded_note(self._texts.undecoded, self._texts.problem)
-        end = None if stream.last_batch is None else stream.last_batch.last_offset + 1
-        self._sources += [one.log.path for one in stream.slices]
+        of, log = each.of, each.log
+        counts = merge_counts(of, each.damage.ranges, each.damage.bytes)
+        for part in parts:
+            counts = counts.plus(part.left_out)
+        problem = next((part.problem for part in parts if part.left_out.undecoded), None)
+        rows = sum(part.rows for part in parts)
+        self._sources += [path for part in parts for path in part.sources]
         self.done.append(
-            PartitionConversion(each.topic_partition, each.path, rows, rows, first, last, end, counts, (), tuple(notes))
+            PartitionConversion(
+                log.topic_partition,
+                log.path,
+                rows,
+                rows,
+                next((part.first_offset for part in parts if part.first_offset is not None), None),
+                next((part.last_offset for part in reversed(parts) if part.last_offset is not None), None),
+                next((part.end for part in reversed(parts) if part.end is not None), None),
+                counts,
+                (),
+                (*merge_notes(of), *undecoded_note(counts.undecoded, problem)),
+            )
         )
-
-    def _write(self, batch: pa.RecordBatch, writer: "TableWriter | None") -> None:
-        batch = self._formats.apply(batch.select(self._columns))
-        if writer is not None:
-            writer.write(batch)
 
     def file(self, output: str, size: int | None) -> OutputFile:
         """What was written, as one value."""
@@ -218,5 +223,5 @@ class _TableRun:
             size,
             None if one is None else one.first_offset,
             None if one is None else one.last_offset,
-            tuple(self._sources),
+            tuple(dict.fromkeys(self._sources)),
         )

@@ -2,9 +2,19 @@
 
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import IO, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+
+class ByteSink(Protocol):
+    """What takes all bytes of an output, as a binary file does."""
+
+    def write(self, data: "Buffer", /) -> int:
+        """Take all bytes."""
 
 
 class TableWriter(ABC):
@@ -14,7 +24,7 @@ class TableWriter(ABC):
     not look as if it were. Raises what the file raises.
     """
 
-    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+    def __init__(self, file: ByteSink, schema: pa.Schema) -> None:
         self._file = file
         self._schema = schema
 

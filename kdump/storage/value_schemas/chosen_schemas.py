@@ -88,13 +88,15 @@ class CurrentSchemas:
 class SchemaDecoders:
     """The decoders of logs with schemas; `where` is a path for `schemas_at`, or `auto`.
 
-    `of` gives the decoder of a log file, None for a topic of Kafka or of a registry itself. The first time that schemas
-    cannot be read, it raises SourceError; later on the values have a problem each.
+    `of` gives the decoder of a log file, None for a topic of Kafka or of a registry itself. Where schemas cannot be
+    read, it raises SourceError: each time, or with `raises_once` the first time; later on the values have a problem
+    each.
     """
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, *, raises_once: bool = True) -> None:
         """Raises SourceError for a path without schemas."""
-        self._where = where
+        self._where, self._raises_once = where, raises_once
+        self._failures: dict[str, str] = {}
         self._compiler = Protoc()
         self._decoders: dict[str, SchemaDecoder] = {}
         if where != AUTO:
@@ -106,10 +108,15 @@ class SchemaDecoders:
         if topic.startswith("__") or topic == TOPIC:
             return None
         where = self._where if self._where != AUTO else parent_of(parent_of(absolute(path)))
+        if where in self._failures:
+            raise SourceError(self._failures[where])
         if where not in self._decoders:
             try:
                 schemas: SchemaSet = self._beside(where)
-            except SourceError:
+            except SourceError as error:
+                if not self._raises_once:
+                    self._failures[where] = str(error)
+                    raise
                 self._decoders[where] = SchemaDecoder(TopicSchemas(os.path.join(where, _DIRECTORY), ()), self._compiler)
                 raise
             self._decoders[where] = SchemaDecoder(schemas, self._compiler)
