@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -137,14 +137,40 @@ def alive(pid: int) -> bool:
         return False
 
 
+_AT_WORK_S = 0.3
+_LIMIT_S = 60
+
+
 def workers_of(process: subprocess.Popen[bytes], count: int) -> list[int]:
-    """The worker processes, once they are all there and at work."""
-    deadline = time.monotonic() + 20
+    """The worker processes, once they are all there and at work: with a log open and processor time spent on it since.
+
+    A wait on the clock would find them elsewhere on a busy machine.
+    """
+    deadline = time.monotonic() + _LIMIT_S
     workers: list[int] = []
     while time.monotonic() < deadline and len(workers) < count:
         time.sleep(0.02)
         workers = children(process.pid)
     assert len(workers) == count
-    time.sleep(0.7)
-    assert process.poll() is None, "the run was too short"
+    began: dict[int, float] = {}
+    waited_for = set(workers or [process.pid])
+    while waited_for:
+        assert time.monotonic() < deadline, "the workers do not begin"
+        assert process.poll() is None, "the run was too short"
+        for pid in [pid for pid in waited_for if _has_log_open(pid)]:
+            if _processor_s(pid) - began.setdefault(pid, _processor_s(pid)) >= _AT_WORK_S:
+                waited_for.remove(pid)
+        time.sleep(0.02)
     return workers
+
+
+def _has_log_open(pid: int) -> bool:
+    found: list[str] = []
+    with suppress(OSError):  # closed or ended meanwhile
+        found.extend(os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd"))
+    return any(path.endswith(".log") for path in found)
+
+
+def _processor_s(pid: int) -> float:
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
