@@ -197,8 +197,13 @@ class BatchSet(NamedTuple):
 
 
 def records_of(own: Own) -> int:
-    """How many records a batch has; the header of a wrapper message does not say it."""
-    return len(list(oracle.records(own.data))) if own.batch.count is None else own.batch.count
+    """How many records a batch has. The header of a wrapper message does not say it; an unreadable one has none."""
+    if own.batch.count is not None:
+        return own.batch.count
+    try:
+        return len(list(oracle.records(own.data)))
+    except oracle.Malformed:
+        return 0
 
 
 def records_removed(action: Action, logs: dict[str, bytes]) -> int:
