@@ -18,7 +18,7 @@ from kdump.convert.parquet.run import WrittenPart, join_parts, write_part
 from kdump.convert.parquet.writer import formats_of
 from kdump.convert.preparation import PreparedPartition
 from kdump.convert.records.log_parts import cut_into_parts
-from kdump.convert.records.part_tasks import LEAST_BYTES, closed_results, group_small_parts, size_of_log
+from kdump.convert.records.part_tasks import closed_results, group_small_parts, size_of_log
 from kdump.convert.results import (
     Converted,
     ConvertFindings,
@@ -39,7 +39,8 @@ from kdump.log.log_slice import HIGHEST, SlicedPartition
 from kdump.storage.offset_checkpoints import CheckpointCache
 from kdump.storage.read_policy import ReadPolicy
 
-_LEAST_BYTES: Final = LEAST_BYTES
+_LEAST_BYTES: Final = 32 << 20
+"""A smaller part of a partition costs more to hand over than it gains."""
 _MOST_BYTES: Final = 512 << 20
 """The size of a part of a large partition."""
 

@@ -7,8 +7,6 @@ from typing import Final, TypeVar
 from kdump.convert.records.log_parts import size_of
 from kdump.log.log_slice import SlicedPartition
 
-LEAST_BYTES: Final = 32 << 20
-"""A smaller part of a partition costs more to hand over than it gains."""
 _MOST_TOGETHER: Final = 64
 """The largest number of small parts in one task."""
 _Part = TypeVar("_Part")
@@ -21,7 +19,7 @@ def size_of_log(partition: SlicedPartition) -> int:
 
 
 def group_small_parts(
-    parts: Iterable[_Part], size: Callable[[_Part], int], slots: int, least_bytes: int = LEAST_BYTES
+    parts: Iterable[_Part], size: Callable[[_Part], int], slots: int, least_bytes: int
 ) -> list[tuple[_Part, ...]]:
     """Small parts that follow each other become one task: to hand one over costs more than to write it."""
     parts = list(parts)
