@@ -71,6 +71,21 @@ def test_a_record_is_shown_when_its_transaction_is_committed(tmp_path: Path) -> 
     assert not result.others
 
 
+def test_a_marker_above_the_high_watermark_decides_nothing(tmp_path: Path) -> None:
+    """A broker may truncate it: until then the transaction counts as open (ProducerStateManager.unreplicatedTxns)."""
+    log = GrowingPartition(tmp_path, "t", 0)
+    log.append(b"a")
+    log.append(b"b", **transaction(1))
+    log.append_marker(ControlType.COMMIT, 1)
+    log.commit(2)
+    quiet = [nothing] * QUIET
+    found = Seen(quiet, tmp_path, committed=True, isolation="read-committed").run()
+    assert found.values["t", 0] == {0: b"a"}
+    found = Seen([*quiet, log.commit, *quiet], tmp_path, committed=True, isolation="read-committed").run()
+    assert found.values["t", 0] == {0: b"a", 1: b"b"}
+    assert not found.changes
+
+
 def test_what_holds_the_last_stable_offset_is_said_once(tmp_path: Path) -> None:
     log = GrowingPartition(tmp_path, "t", 0)
     log.append(b"a")

@@ -68,9 +68,10 @@ class CommittedFollow(UncommittedRead):
             return bool(self._files.segments)
         return self._doubt is not None or self._is_to_tell or (self._file is not None and self._file.has_changed())
 
-    def look(self, start: SegmentPlace | None) -> int | None:
+    def look(self, start: SegmentPlace | None, below: int | None = None) -> int | None:
         """Read on to the end of the log; after a restart from `start` on, None for the log start. Raises SourceError.
 
+        With `below` to the high watermark: a broker may truncate the markers above it.
         `start` is the end of what was shown: all of it was decided, so that no transaction from before is open. Where
         it is not any more, as a marker was cut off after `start`, returns the offset that the follow has to go back to.
         """
@@ -90,7 +91,7 @@ class CommittedFollow(UncommittedRead):
         elif start is not None:
             self._forget_shown(start.place.next_offset)
         doubt, self._doubt = self._doubt, None
-        self._read_on(doubt)
+        self._read_on(doubt, below)
         self._set_end()
         return None
 
@@ -103,7 +104,7 @@ class CommittedFollow(UncommittedRead):
         if not self._files.segments:
             return offset
         self._open(_begin_of(self._files.segments[0]))
-        self._read_on(None, below=offset)
+        self._read_on(None, offset, at_once=True)
         unstable = self._first_unstable()
         return offset if unstable is None else min(offset, _first_offset(unstable))
 
@@ -138,15 +139,15 @@ class CommittedFollow(UncommittedRead):
         self._at, self._end = at, max(self._end, at.place.next_offset)
         self._file = PathWatch(at.segment.path)
 
-    def _read_on(self, doubt: Doubt | None, below: int | None = None) -> None:
-        """Read segment by segment, with `below` only batches below it."""
-        while self._at is not None and self._read_segment(self._at, doubt, below):
+    def _read_on(self, doubt: Doubt | None, below: int | None, *, at_once: bool = False) -> None:
+        """Read segment by segment, with `below` only batches below it; `at_once`: what is odd is damage."""
+        while self._at is not None and self._read_segment(self._at, doubt, below, at_once=at_once):
             following = self._files.after(self._at.segment)
             if following is None or (below is not None and following.first_offset >= below):
                 break
             self._open(_begin_of(following))
 
-    def _read_segment(self, at: SegmentPlace, doubt: Doubt | None, below: int | None) -> bool:
+    def _read_segment(self, at: SegmentPlace, doubt: Doubt | None, below: int | None, *, at_once: bool) -> bool:
         """Read a segment to its end. Returns whether nothing of it is left."""
         assert self._file is not None
         self._file.note()
@@ -168,7 +169,7 @@ class CommittedFollow(UncommittedRead):
                 if run.limited:
                     break
                 found = next_valid(source, at.segment, place.position, place.carry, self._max_batch_bytes)
-                if not self._is_damage((at.segment, place.position, found), doubt, at_once=below is not None):
+                if not self._is_damage((at.segment, place.position, found), doubt, at_once=at_once):
                     break
                 self._lose_markers()
                 place = place._replace(position=source.size if found is None else found.position)

@@ -155,10 +155,10 @@ class LogCursor:
         place = None
         if self._segment is not None and self._recent.newest is not None:
             place = SegmentPlace(self._segment, self._place, self._inode)
-        offset = ahead.look(place)
+        offset = ahead.look(place, self._high_watermark)
         if offset is not None:
             yield from self._go_back(offset)
-            ahead.look(None)
+            ahead.look(None, self._high_watermark)
         self._is_limited = True
         end = int(ahead.end)
         self._mark = end if self._mark is None else min(self._mark, end)
