@@ -100,6 +100,13 @@ def test_work_loads_nothing_heavy(log: str) -> None:
     assert not loaded("verify", log) & {"lz4", "zstandard", "snappy", "cramjam", "isal"}
 
 
+@pytest.mark.parametrize("form", ["parquet", "arrow", "ndjson", "csv"])
+def test_a_conversion_imports_no_pandas(form: str, tmp_path: Path) -> None:
+    """pyarrow imports it, where it is installed, for a Python value that becomes an array or a scalar."""
+    logs = str(ROOT / "fixtures" / "transactions")  # it ends with open transactions: provisional rows
+    assert "pandas" not in loaded("convert", logs, "--to", form, "-o", str(tmp_path / "out"))
+
+
 def test_only_the_terminal_loads_rich(log: str) -> None:
     assert "rich" in loaded("dump", "--format", "terminal", log)
 

@@ -7,13 +7,14 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from kdump.convert.constant_arrays import repeat_int32, string_array
 from kdump.format.batch import CODECS, TIMESTAMP_TYPES
 from kdump.format.naming import TopicPartition
 from kdump.kernel.columns import SPARE_BYTES, Columns
 
 _HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 _CODEC: Final = pa.dictionary(pa.int8(), pa.string())
-_CODEC_NAMES: Final = pa.array(CODECS, pa.string())
+_CODEC_NAMES: Final = string_array(CODECS)
 
 RECORDS: Final = pa.schema(
     [
@@ -55,9 +56,9 @@ DEFAULT_COLUMNS: Final = tuple(RECORDS.names[:8])
 # directory of a producer and of a transaction, so that copies of a topic-partition can be told apart. Times are in
 # milliseconds.
 _OF_A_PARTITION: Final = (("path", pa.string()), ("topic", pa.string()), ("partition", pa.int32()))
-BATCH_CODEC_NAMES: Final = pa.array([*CODECS, "5", "6", "7"], pa.string())
+BATCH_CODEC_NAMES: Final = string_array([*CODECS, "5", "6", "7"])
 """The codec of a batch by number; those without a name are damage."""
-TIMESTAMP_TYPE_NAMES: Final = pa.array([*TIMESTAMP_TYPES, "NoTimestampType"], pa.string())
+TIMESTAMP_TYPE_NAMES: Final = string_array([*TIMESTAMP_TYPES, "NoTimestampType"])
 BATCHES: Final = pa.schema(
     [
         *_OF_A_PARTITION,
@@ -378,15 +379,16 @@ class RecordBuffers:
     def _repeat(self, name: str, rows: int) -> pa.Array:
         """What is the same for all records, as an array that the record batches of a partition share."""
         if name not in self._repeated or len(self._repeated[name]) < rows:
-            kind, (of, replica) = self._schema.field(name).type, self._of
-            values: dict[str, str | int | None] = {
-                "topic": of and of.topic,
-                "partition": None if of is None else of.partition,
-                "replica": replica and os.fsencode(replica).decode("utf-8", "replace"),
-            }
-            value = values[name]
+            of, replica = self._of
             many = max(rows, ROWS)
-            self._repeated[name] = pa.nulls(many, kind) if value is None else pa.repeat(pa.scalar(value, kind), many)
+            if name == "partition":
+                repeated = None if of is None else repeat_int32(of.partition, many)
+            else:
+                text = (
+                    of and of.topic if name == "topic" else replica and os.fsencode(replica).decode("utf-8", "replace")
+                )
+                repeated = None if text is None else string_array([text] * many)
+            self._repeated[name] = pa.nulls(many, self._schema.field(name).type) if repeated is None else repeated
         return self._repeated[name].slice(0, rows)
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kdump.convert.constant_arrays import repeat_int64
 from kdump.convert.field_formats import FieldFormat, FieldFormats
 from kdump.convert.parquet.manifest import ColumnRange, ColumnValue, ConversionSettings, ConvertedFile, settings_fields
 from kdump.convert.tables import LARGEST_DATA, output_schema
@@ -443,7 +444,7 @@ def _parts(batch: pa.RecordBatch, provisional_from: int | None) -> Iterator[tupl
     if provisional_from is None:
         yield batch, False
         return
-    later = pc.greater_equal(batch.column("offset"), provisional_from)
+    later = pc.greater_equal(batch.column("offset"), repeat_int64(provisional_from, batch.num_rows))
     for provisional, mask in ((False, pc.invert(later)), (True, later)):
         count = pc.sum(mask).as_py()
         if count:
