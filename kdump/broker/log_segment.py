@@ -205,7 +205,7 @@ class LogSegment:
                 if error.exception == "InvalidRecordException":
                     break  # LogSegment.recover catches this one. Where the batch is read again, nothing does.
                 self.refuse(UncaughtReadError(error.exception, start, error.reason))
-            manager.map_end_offset = last + 1
+            manager.map_end_offset = wrapped(last + 1, 64)
         self.truncate(position)
         time_index.append(max_timestamp, offset_of_max_timestamp)
 

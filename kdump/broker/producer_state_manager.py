@@ -174,8 +174,7 @@ class ProducerStateManager(Generic[State]):
     def _load_from_snapshot(self, log_start: int) -> None:
         """ProducerStateManager.loadFromSnapshot."""
         names = self._snapshots.names
-        while names:
-            offset = names.order[-1]
+        for offset in reversed(list(names.order)):
             state = self._snapshots.read(names[offset])
             if state is not None:
                 self.producers.load(state)

@@ -415,7 +415,8 @@ cdef class Scanner:
             s.backs += 1
             s.back_largest = max(s.back_largest, s.last_timestamp - timestamp)
         s.last_timestamp = timestamp
-        if (first < 0 or last < first or first < s.segment_base
+        # No offset comes after the highest one, so that no log can end after it.
+        if (first < 0 or last < first or last == INT64_MAX or first < s.segment_base
                 or (s.segment_base >= 0 and last - s.segment_base > OFFSET_SPAN)):
             bits |= S_OFFSET_RANGE
         if s.linked:

@@ -567,7 +567,7 @@ cdef class Collector:
                 reason = DAMAGED
                 break
             if pending:
-                if h.first > last.last + 1 and is_complete(last):
+                if h.first - 1 > last.last and is_complete(last):
                     filled = 0
                     if not self.is_proved(file, last, buffer, room):
                         reason = DAMAGED

@@ -142,7 +142,10 @@ class LoadableLog:
             result = self.predict(self._start.recovery_point)
             if not result.refuses:
                 return result
+            before = dict(self.view.pieces)
             self._remove(result.refusals)
+            if self.view.pieces == before:
+                break
         raise SourceError(f"{self.view.directory}: no part of it was found that a broker would load")
 
     def _remove_harmful(self) -> None:
@@ -178,7 +181,7 @@ class LoadableLog:
             match refusal.reason:
                 case RefusalReason.FILE_NAME | RefusalReason.TRANSACTION_INDEX:
                     self.view.remove(refusal.name, code)
-                case RefusalReason.LEADER_EPOCHS:
+                case RefusalReason.LEADER_EPOCHS if refusal.name == LEADER_EPOCH_CHECKPOINT:
                     self.epochs_are_lost = True
                     self.view.remove(LEADER_EPOCH_CHECKPOINT, code)
                 case RefusalReason.PARTITION_METADATA:
@@ -186,7 +189,9 @@ class LoadableLog:
                 case _:
                     first = first or refusal
         if first is not None and first.name in self.view.pieces:
-            self._cut(first, _CODES[first.reason])
+            # A batch is refused for its leader epoch where its offset is below zero.
+            is_epoch = first.reason is RefusalReason.LEADER_EPOCHS
+            self._cut(first, "offset/range" if is_epoch else _CODES[first.reason])
 
     def _cut(self, refusal: Refusal, code: str) -> None:
         name = refusal.name

@@ -1081,7 +1081,7 @@ class _Rules:
 
     def offset_rules(self, batch: Batch) -> None:
         first, last = batch.offset, batch.offset + batch.last_offset_delta
-        out = first < 0 or batch.last_offset_delta < 0 or last >= 2**63
+        out = first < 0 or batch.last_offset_delta < 0 or last >= 2**63 - 1
         if self.base_offset is not None:
             out = out or first < self.base_offset or last - self.base_offset > SPAN
         if out:

@@ -21,6 +21,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
+from kdump.format.java import MAX_LONG
 from kdump.recover.salvage.batch_span import BatchSpan, are_ordered
 from kdump.recover.salvage.disputes import EPOCH, Conflict, Disputes, Explanations, run_of
 from kdump.recover.salvage.rising_chain import RisingChain, Support, uncontradicted
@@ -160,7 +161,7 @@ def _too_far(own: Sequence[BatchSpan], base: int, high: int) -> set[int]:
 
 
 def _misplaced(batch: BatchSpan, low: int, high: int, alone: bool) -> str | None:
-    if alone or not 0 <= batch.first <= batch.last or batch.first < low:
+    if alone or not 0 <= batch.first <= batch.last < MAX_LONG or batch.first < low:
         return "offset/range"
     return "segment/overlap" if batch.last >= high else None
 

@@ -135,7 +135,8 @@ ENTRIES = (
         "the batch has offsets {offset} to {last}; the base offset of the segment is {base}",
         (
             "A segment holds offsets from its base offset to 2147483647 above it. A broker splits such a "
-            "segment, or refuses to start when it cannot."
+            "segment, or refuses to start when it cannot. No offset comes after 9223372036854775807: a broker deletes "
+            "a log that ends with it."
         ),
         _KEPT,
         "LogSegment.canConvertToRelativeOffset, LocalLog.splitOverflowedSegment (KAFKA-6264)",

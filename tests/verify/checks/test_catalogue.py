@@ -271,6 +271,8 @@ def test_offsets_beyond_the_segment(verify_bytes: VerifyBytes) -> None:
     assert codes(verify_bytes(one(2**31), base_offset=0)) >= {"offset/range"}
     assert codes(verify_bytes(one(2**31 - 1), base_offset=0)) == set()
     assert codes(verify_bytes(one(-1))) == {"offset/range"}
+    assert codes(verify_bytes(one(2**63 - 1), base_offset=2**63 - 1)) == {"offset/range"}
+    assert codes(verify_bytes(one(2**63 - 2), base_offset=2**63 - 2)) == set()
     assert codes(verify_bytes(one(2**63 - 1, last_offset_delta=1, count=1))) == {"offset/range"}
 
 
