@@ -185,8 +185,11 @@ def _bug(arguments: list[str] | None) -> int:
 
 def _files(arguments: list[str] | None) -> str:
     """What state the files are in after a bug, as a clause."""
-    if "recover" in (sys.argv[1:] if arguments is None else arguments)[:1]:
+    command = (sys.argv[1:] if arguments is None else arguments)[:1]
+    if command == ["recover"]:
         return "kdump recover --undo takes back what it had begun to change, if anything"
+    if command == ["convert"]:
+        return "the output may not have everything; it changed no other file"
     return "it changed no file"
 
 

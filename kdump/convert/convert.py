@@ -12,7 +12,7 @@ from kdump.convert.results import Converted, OutputFile, PartitionConversion, me
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, SourceError
-from kdump.format.naming import TopicPartition
+from kdump.format.naming import TopicPartition, as_utf8
 from kdump.storage.discovery import Found
 from kdump.storage.file_store import require_local
 from kdump.storage.value_schemas.chosen_schemas import AUTO, schemas_at
@@ -102,6 +102,12 @@ def _check_output(path: str, named: Sequence[str], options: ConvertOptions) -> N
 
 def _refuse_mixed(partitions: Iterable[PreparedPartition], options: ConvertOptions) -> None:
     """Raise KdumpError where the output would not tell apart several topics of one name."""
+    names: dict[tuple[str, int], TopicPartition] = {}
+    for each in partitions:
+        if (named := each.partition.topic_partition) is not None:
+            other = names.setdefault((as_utf8(named.topic), named.partition), named)
+            if other != named:
+                raise KdumpError(f"{each.partition.path}: another directory has the same name once it is escaped")
     if options.target is Target.PARQUET or "replica" in options.all_columns:
         return
     found: dict[TopicPartition | None, list[str]] = {}

@@ -1,7 +1,6 @@
 """The tables of kdump as Arrow has them: their schemas, and record batches over the buffers that the kernel fills."""
 
 import mmap
-import os
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -9,7 +8,7 @@ import pyarrow as pa
 
 from kdump.convert.constant_arrays import repeat_int32, string_array
 from kdump.format.batch import CODECS, TIMESTAMP_TYPES
-from kdump.format.naming import TopicPartition
+from kdump.format.naming import TopicPartition, as_utf8
 from kdump.kernel.columns import SPARE_BYTES, Columns
 
 _HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -384,10 +383,8 @@ class RecordBuffers:
             if name == "partition":
                 repeated = None if of is None else repeat_int32(of.partition, many)
             else:
-                text = (
-                    of and of.topic if name == "topic" else replica and os.fsencode(replica).decode("utf-8", "replace")
-                )
-                repeated = None if text is None else string_array([text] * many)
+                text = of and of.topic if name == "topic" else replica
+                repeated = None if text is None else string_array([as_utf8(text)] * many)
             self._repeated[name] = pa.nulls(many, self._schema.field(name).type) if repeated is None else repeated
         return self._repeated[name].slice(0, rows)
 

@@ -27,6 +27,7 @@ remote-log-index-cache/                     in a log directory: indexes of tiere
 ==========================================  =====================================================================
 """
 
+import os
 import re
 from enum import StrEnum
 from os.path import abspath, basename, dirname, splitext
@@ -151,6 +152,11 @@ def plain_name(name: str) -> str:
         if (inner := name.rfind(".checkpoint")) > 0 and name[inner:] != ".checkpoint":
             name = name[: inner + len(".checkpoint")]
     return name
+
+
+def as_utf8(name: str) -> str:
+    r"""The name of a file, or of a topic that it says, as UTF-8: other bytes are escaped (`\xff`)."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def is_undo(name: str) -> bool:

@@ -87,7 +87,8 @@ COLUMNS = {
     "value": "bytes, or null; text with --values",
     "headers": "an array of structures of key (text, U+FFFD for malformed UTF-8) and value (bytes, or null), in order; "
     "null where a record has none",
-    "topic": "text, from the name of the directory; null where that is not a topic-partition",
+    "topic": "text, from the name of the directory, bytes that are no UTF-8 as \\xff; null where that is not a "
+    "topic-partition",
     "partition": "32 bits; likewise",
     "offset": "64 bits",
     "timestamp": "in microseconds, UTC; null where that does not fit into 64 bits. NDJSON and CSV have milliseconds "

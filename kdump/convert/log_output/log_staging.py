@@ -67,7 +67,7 @@ class OutputStaging:
         """The directories that a run renamed which did not end. Raises KdumpError for a list that is none of ours."""
         if self._directory.stat(_LIST) is None:
             return []
-        names = self._directory.read(_LIST).decode(errors="replace").splitlines()
+        names = os.fsdecode(self._directory.read(_LIST)).splitlines()
         if any("/" in name or topic_partition_of(name) is None for name in names):
             raise KdumpError(f"{self._directory.path_of(_LIST)}: not a list of kdump")
         if not self._directory.is_directory(_STAGING):
@@ -101,7 +101,7 @@ class OutputStaging:
         try:
             self._staging.sync()
             complete = [name for name in self._names if self._staging.stat(name) is not None]
-            replace_file(self._directory, _LIST, "".join(f"{name}\n" for name in complete).encode())
+            replace_file(self._directory, _LIST, os.fsencode("".join(f"{name}\n" for name in complete)))
             for name in complete:
                 os.rename(self._staging.path_of(name), self._directory.path_of(name))
             self._directory.remove_directory(_STAGING)

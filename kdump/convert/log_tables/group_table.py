@@ -4,9 +4,9 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from kdump.convert.log_tables.origin import readable
 from kdump.convert.log_tables.rows import TableRow
 from kdump.convert.tables import GROUPS
+from kdump.format.naming import as_utf8
 from kdump.stat.group_rows import GroupCollector, GroupPartitionRow, GroupRow
 from kdump.stat.groups import OFFSETS_RETENTION_MS, GroupStatistics
 from kdump.stat.rows import RowKind
@@ -34,7 +34,7 @@ def group_rows(measured: Iterator[Measured]) -> Iterator[TableRow]:
             for name in _OF_A_PARTITION:
                 value = fields[name]
                 assert value is None or isinstance(value, int | bool | str)
-                found[name] = readable(value) if isinstance(value, str) else value
+                found[name] = as_utf8(value) if isinstance(value, str) else value
             yield found
         if not row.source.partitions:
             yield of_group
@@ -43,8 +43,8 @@ def group_rows(measured: Iterator[Measured]) -> Iterator[TableRow]:
 def _of_group(source: GroupStatistics) -> dict[str, int | bool | str | None]:
     group = source.group
     return {
-        "path": readable(source.path),
-        "group": readable(source.group_id),
+        "path": as_utf8(source.path),
+        "group": as_utf8(source.group_id),
         "group_type": source.group_type,
         "state": source.state,
         "epoch": None if group is None else group.epoch,

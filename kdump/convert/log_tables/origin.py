@@ -1,11 +1,10 @@
 """The columns of a table that say which topic-partition its rows are about."""
 
-import os
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from kdump.format.naming import TopicPartition
+from kdump.format.naming import TopicPartition, as_utf8
 
 
 class Origin(NamedTuple):
@@ -15,7 +14,7 @@ class Origin(NamedTuple):
 
     @property
     def topic(self) -> str | None:
-        return self.topic_partition and readable(self.topic_partition.topic)
+        return self.topic_partition and as_utf8(self.topic_partition.topic)
 
     @property
     def partition(self) -> int | None:
@@ -24,12 +23,7 @@ class Origin(NamedTuple):
     def columns(self, path: str, rows: int) -> dict[str, pa.Array]:
         """The columns path, topic and partition of so many rows."""
         return {
-            "path": pa.repeat(pa.scalar(readable(path), pa.string()), rows),
+            "path": pa.repeat(pa.scalar(as_utf8(path), pa.string()), rows),
             "topic": pa.repeat(pa.scalar(self.topic, pa.string()), rows),
             "partition": pa.repeat(pa.scalar(self.partition, pa.int32()), rows),
         }
-
-
-def readable(text: str) -> str:
-    """A file name as UTF-8, with U+FFFD for bytes that are not."""
-    return os.fsencode(text).decode("utf-8", "replace")

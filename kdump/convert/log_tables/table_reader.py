@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from kdump.convert.log_tables.batch_table import batch_table
 from kdump.convert.log_tables.group_table import group_rows
-from kdump.convert.log_tables.origin import Origin, readable
+from kdump.convert.log_tables.origin import Origin
 from kdump.convert.log_tables.producer_table import producers_of
 from kdump.convert.log_tables.rows import TableRow, record_batches
 from kdump.convert.records.ordered_log import ordered_log
 from kdump.convert.tables import FINDINGS, GROUPS, PRODUCERS, SEGMENTS, TABLES, TRANSACTIONS, schema_of
 from kdump.errors import SourceError
+from kdump.format.naming import as_utf8
 from kdump.log.isolation import transactions_of
 from kdump.log.log_slice import SlicedPartition, whole_log
 from kdump.stat.row_builder import RowBuilder
@@ -151,7 +152,7 @@ class _Tables:
             for segment in item.segments:
                 fields = build.segment(item, segment).fields()
                 yield {
-                    "path": readable(segment.path),
+                    "path": as_utf8(segment.path),
                     "topic": of.topic,
                     "partition": of.partition,
                     **{name: _plain(fields[name]) for name in _FROM_SEGMENTS},
@@ -203,16 +204,17 @@ def _as_named(found: Iterable[Found]) -> Iterator[Found]:
 
 def _columns_of(partition: SlicedPartition) -> TableRow:
     of = Origin(partition.topic_partition)
-    return {"path": readable(partition.path), "topic": of.topic, "partition": of.partition}
+    return {"path": as_utf8(partition.path), "topic": of.topic, "partition": of.partition}
 
 
 def _finding_row(finding: Finding) -> TableRow:
     fields = finding_fields(finding)
-    data = json.dumps(dict(finding.data), ensure_ascii=False, separators=(",", ":"))
+    values = {name: _plain(value) for name, value in finding.data.items()}
+    data = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
     row = {name: _plain(value) for name, value in fields.items() if name != "data"}
-    return {"path": readable(finding.path), **row, "data": readable(data)}
+    return {"path": as_utf8(finding.path), **row, "data": data}
 
 
 def _plain(value: object) -> int | bool | str | None:
     assert value is None or isinstance(value, int | bool | str)
-    return readable(value) if isinstance(value, str) else value
+    return as_utf8(value) if isinstance(value, str) else value

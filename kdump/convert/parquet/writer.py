@@ -22,7 +22,7 @@ from kdump.convert.parquet.manifest import ColumnRange, ColumnValue, ConversionS
 from kdump.convert.tables import LARGEST_DATA, output_schema
 from kdump.convert.value_texts import ValueTexts
 from kdump.errors import KdumpError, reason
-from kdump.format.naming import TopicPartition
+from kdump.format.naming import TopicPartition, as_utf8
 from kdump.format.text_files import compact_json
 from kdump.kernel.crc import crc32c
 from kdump.log.isolation import Isolation
@@ -71,7 +71,7 @@ class WrittenFile(NamedTuple):
 
 def folder_of_partition(of: TopicPartition | None) -> str:
     """The partition folder of a topic-partition, as Spark names it."""
-    topic, partition = (_NULL_FOLDER, _NULL_FOLDER) if of is None else (_escaped(of.topic), str(of.partition))
+    topic, partition = (_NULL_FOLDER, _NULL_FOLDER) if of is None else (_escaped(as_utf8(of.topic)), str(of.partition))
     return f"topic={topic}/partition={partition}"
 
 
@@ -94,9 +94,10 @@ def parquet_name(
     underscore, as internal topics do: these get a tilde, which no topic has; so has the CRC-32C of `replica`. `again`
     counts the files before with the same name.
     """
-    base = "log" if of is None else f"{of.topic}-{of.partition}"
-    if len(data := os.fsencode(base)) > _LARGEST_BASE:
-        base = f"{os.fsdecode(data[:_LARGEST_BASE])}~{crc32c(data):08x}"
+    base = "log" if of is None else as_utf8(f"{of.topic}-{of.partition}")
+    if len(data := base.encode()) > _LARGEST_BASE:
+        cut = data[:_LARGEST_BASE].decode("utf-8", "ignore")
+        base = f"{cut}~{crc32c(data):08x}"
     if replica is not None:
         base = f"{base}~{crc32c(os.fsencode(replica)):08x}"
     if base.startswith((".", "_")):
