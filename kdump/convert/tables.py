@@ -64,7 +64,7 @@ BATCHES: Final = pa.schema(
         ("segment", pa.int64()),  # the base offset in the name of the file
         ("position", pa.int64()),
         ("size", pa.int64()),
-        ("magic", pa.int8()),
+        ("magic", pa.int16()),  # of a damaged batch any byte, which dump shows without a sign
         ("base_offset", pa.int64()),
         ("last_offset", pa.int64()),
         ("count", pa.int32()),

@@ -7,6 +7,8 @@ import random
 import shutil
 import time
 from collections import defaultdict
+from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -92,6 +94,26 @@ def test_a_codec_that_there_is_not(tmp_path: Path) -> None:
     (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(batch)
     assert [row["codec"] for row in read(tmp_path / "t-0", "batches")] == ["7"]
     compare_batches(tmp_path / "t-0")
+
+
+def test_any_byte_of_a_header_has_its_row(tmp_path: Path) -> None:
+    """One byte of each header field, or several, is any other, in a batch between two valid ones of each magic."""
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    made: list[Callable[[int], bytes]] = [
+        lambda at: build.batch([build.record(), build.record()], base_offset=at, producer_id=3, base_sequence=1),
+        lambda at: build.message_v1(b"k", b"v", offset=at),
+        lambda at: build.message_v0(b"k", b"v", offset=at),
+    ]
+    number = 0
+    for make, value, count in product(made, (200, 0xFF, 0), (1, 8)):
+        for at in (*range(8), *range(12, min(len(make(0)), 61))):
+            log = bytearray(make(0) + make(2) + make(4))
+            here = len(make(0)) + at
+            log[here : here + count] = bytes([value]) * len(log[here : here + count])
+            (directory / f"{number:020d}.log").write_bytes(log)
+            number += 1
+    compare_batches(directory)
 
 
 def test_segments_are_the_rows_of_stat() -> None:
