@@ -67,6 +67,7 @@ _MODULES = {
     "kdump.verify.scan": "VerifyOptions",
     "kdump.verify.summary": "FindingFilter LogPosition PartitionSummary VerifySummary VerifyTotals WorstPartition",
     "kdump.verify.verify": "verify_logs",
+    "kdump.recover.next_step": "RecoveryStep Urgency",
     "kdump.recover.plan": (
         "Action Damaged FileContent GivenUp Lost NewestWalk Plan RecoverOptions RecoveryResult RecoveryStart"
     ),

@@ -12,6 +12,7 @@ from kdump.broker.rebuild_request import PlannedSegment, RebuildRequest
 from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.format.naming import TopicPartition, segment_file_name
+from kdump.recover.next_step import RecoveryStep, Urgency
 from kdump.recover.rebuild_cache import RebuildCache
 from kdump.storage.file_store import open_source
 from kdump.storage.pieces import Piece, open_pieces
@@ -262,7 +263,8 @@ def view(plan: Plan, name: str) -> Source:
 
 
 class RecoveryResult(NamedTuple):
-    """The result of a plan. `left` are the findings of a verify afterwards, `next` is what to do now.
+    """The result of a plan. `left` are the findings of a verify afterwards, `next` is what to do now, as far as this
+    partition goes; None where nothing was applied.
 
     `error` says why it was not applied, or, where it was applied, why the verify afterwards failed. `lost_attributes`
     are the attributes that the files of a copy do not have.
@@ -273,5 +275,10 @@ class RecoveryResult(NamedTuple):
     run: str | None = None
     error: KdumpError | None = None
     left: tuple[Finding, ...] = ()
-    next: str = ""
+    next: RecoveryStep | None = None
     lost_attributes: tuple[str, ...] = ()
+
+    @property
+    def is_ready(self) -> bool | None:
+        """Whether a broker can be started, as far as this partition goes; None where nothing was applied."""
+        return None if self.next is None else self.next.urgency is Urgency.START

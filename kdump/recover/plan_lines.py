@@ -111,7 +111,7 @@ _RESULT: Final[Mapping[str, "Callable[[RecoveryResult], FieldValue]"]] = {
     "applied": lambda result: result.applied,
     "undo": lambda result: result.run,
     "left": lambda result: finding_totals(counts_of(result.left)) if result.applied else None,
-    "next": lambda result: result.next or None,
+    "ready": lambda result: result.is_ready,
     "error": lambda result: None if result.error is None else str(result.error),
 }
 RESULT_FIELDS: Final = frozenset(_RESULT)

@@ -17,6 +17,15 @@ from kdump.format import naming
 from kdump.format.naming import TopicPartition, topic_partition_of
 from kdump.recover import apply as applying
 from kdump.recover import copies, phases, run_group, undo
+from kdump.recover.next_step import (
+    PUT_BACK,
+    PUT_COPY_BACK,
+    START_BROKER,
+    RecoveryStep,
+    Urgency,
+    from_replica,
+    refused,
+)
 from kdump.recover.plan import REINDEX, TRUNCATE, Action, NewestWalk, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.planner import (
     Points,
@@ -31,7 +40,6 @@ from kdump.recover.planner import (
 from kdump.recover.run_plan import RunPlan
 from kdump.recover.runs import Run, is_among_partitions, is_log_directory
 from kdump.recover.selection import Found
-from kdump.recover.summary import PUT_BACK, START_BROKER
 from kdump.recover.transactions_left import findings_left
 from kdump.storage.directory_handle import DirectoryHandle, attribute_losses
 from kdump.storage.discovery import discover
@@ -270,8 +278,8 @@ def apply_and_verify(plan: Plan, how: ApplyOptions, refusals: Mapping[str, str] 
         found = plan.not_covered if plan.is_root else _verified(plan, path, applied)
     except SourceError as error:
         return RecoveryResult(plan, True, name, error, lost_attributes=lost)
-    refused = (refusals or {}).get(os.path.dirname(os.path.abspath(plan.path)))
-    return RecoveryResult(plan, True, name, None, found, _next(plan, path, found, refused), lost)
+    elsewhere = (refusals or {}).get(os.path.dirname(os.path.abspath(plan.path)))
+    return RecoveryResult(plan, True, name, None, found, _next(plan, path, found, elsewhere), lost)
 
 
 def _question(plan: Plan, newest: NewestWalk) -> str:
@@ -320,26 +328,27 @@ def remaining_findings(path: str, beside: str | None = None, *, cut: bool = Fals
     return tuple(found)
 
 
-def _next(plan: Plan, path: str, found: tuple[Finding, ...], refused: str | None) -> str:
-    if plan.lost.committed:
-        return (
-            "committed records are lost here: if another replica has them, move the directory aside and let the broker"
-            " fetch it again"
-        )
-    refused = next((f"{one.code} of {one.path}" for one in found if one.broker == "refuses"), refused)
+def _next(plan: Plan, path: str, found: tuple[Finding, ...], elsewhere: str | None) -> RecoveryStep:
+    """What to do after a plan. `elsewhere` is what a broker refuses in the same log directory."""
+    step = _step_without_replica(plan, path, found, elsewhere)
+    return from_replica(plan.path, step) if plan.lost.committed else step
+
+
+def _step_without_replica(plan: Plan, path: str, found: tuple[Finding, ...], elsewhere: str | None) -> RecoveryStep:
+    stays = next((f"{one.code} of {one.path}" for one in found if one.broker == "refuses"), elsewhere)
     if all(finding.severity < Severity.ERROR for finding in found) or plan.is_root:
-        if refused is not None:
-            return f"a broker does not start yet: see {refused}"
+        if stays is not None:
+            return refused(stays)
         if path != plan.path:
-            return "put the copy in place of the original"
+            return PUT_COPY_BACK
         if _stands_alone(plan):
             return PUT_BACK
         points = os.path.join(os.path.dirname(os.path.abspath(path)), naming.RECOVERY_POINTS)
-        return f"a broker does not start yet: see checkpoint/format of {points}" if is_damaged(points) else START_BROKER
+        return refused(f"checkpoint/format of {points}") if is_damaged(points) else START_BROKER
     how = "--salvage --dry-run" if plan.options.walk == "all" or plan.options.strategy == REINDEX else "--from all"
     if all(finding.code.startswith(REBUILT) for finding in found if finding.severity is Severity.ERROR):
         how = "--reindex"
-    return shell_command(["kdump", "recover", *how.split(), path])
+    return RecoveryStep(Urgency.REPAIR, shell_command(["kdump", "recover", *how.split(), path]))
 
 
 def _stands_alone(plan: Plan) -> bool:

@@ -1,12 +1,13 @@
 """The sums of a recovery over all its partitions, and the command to run next."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kdump.recover.next_step import RecoveryStep, Urgency, from_replica, next_of, refused
 from kdump.recover.plan import REINDEX, SALVAGE, Damaged, GivenUp, Lost, RecoverOptions, RecoveryResult
 from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals, lost_fields
-from kdump.verify.findings import Severity
+from kdump.verify.findings import Finding, Severity
 from kdump.verify.next_step import REBUILT, shell_command
 
 if TYPE_CHECKING:
@@ -25,18 +26,15 @@ _OPTIONS: Final[Mapping[str, str]] = {
 _INDEXES: Final = ("index/", "timeindex/", "txnindex/")
 _GONE: Final = ("segment/missing", "checkpoint/beyond", "offset/base", "batch/limit")
 """What no strategy brings back."""
-START_BROKER: Final = "start the broker"
-PUT_BACK: Final = "put it back in place"
-SEE_COMMITTED: Final = "read the lines with COMMITTED before the broker starts"
 
 
 class RecoverySummary(NamedTuple):
     """The sums over all partitions, by the names of the `summary` line.
 
     `actions` counts them by their names, `not_covered` and `left` count findings. The offsets are those of a partition
-    that is the only one. `undo` is the run that --undo takes back, `output` the directory of the copies, `next` the
-    command to run, None where there is not one for all partitions. `is_running`: a broker, probably, held the lock of a
-    log directory that was read.
+    that is the only one. `undo` is the run that --undo takes back, `output` the directory of the copies. `next` is what
+    to do now about all that was looked at, None where nothing is known to be done. `is_running`: a broker, probably,
+    held the lock of a log directory that was read.
     """
 
     strategy: str
@@ -84,9 +82,9 @@ class RecoveryTotals:
         self._not_covered: CountsByCode = Counter()
         self._left: CountsByCode = Counter()
         self._run: str | None = None
-        self._next: dict[str, None] = {}
+        self._steps: dict[RecoveryStep, None] = {}
         self._alone = self._salvageable = self._gives_up = self._refused = self._is_running = False
-        self._reindexable = self._is_missing_committed = False
+        self._reindexable = self._leaves_damage = False
 
     @property
     def partitions(self) -> int:
@@ -100,14 +98,16 @@ class RecoveryTotals:
         if not plan.is_root:
             self._partitions += 1
             self._failed += result.error is not None
-            self._is_missing_committed |= bool(plan.lost.committed)
             self._first_offset, self._end_offset = plan.log_start_offset, plan.log_end_offset
             errors = [finding.code for finding in plan.not_covered if finding.severity is Severity.ERROR]
-            self._salvageable |= any(not code.startswith(REBUILT) and code not in _GONE for code in errors)
-            self._reindexable |= any(
+            salvageable = any(not code.startswith(REBUILT) and code not in _GONE for code in errors)
+            reindexable = any(
                 finding.code.startswith(_INDEXES) or (finding.code.startswith(REBUILT) and finding.code in errors)
                 for finding in plan.not_covered
             )
+            self._salvageable |= salvageable
+            self._reindexable |= reindexable
+            self._leaves_damage |= not result.applied and (salvageable or reindexable)
         if result.error is None:
             self._actions.update(action.action for action in plan.actions)
             self._bytes_needed += plan.bytes_needed
@@ -119,9 +119,18 @@ class RecoveryTotals:
         self._left += counts_of(result.left)
         self._run = self._run or result.run
         staying = result.left if result.applied else plan.not_covered
-        self._refused |= any(finding.broker == "refuses" for finding in staying)
-        if result.applied and result.next:
-            self._next[result.next] = None
+        refusals = [finding for finding in staying if finding.broker == "refuses"]
+        self._refused |= bool(refusals)
+        self._steps |= dict.fromkeys(self._steps_of(result, refusals))
+
+    def _steps_of(self, result: RecoveryResult, refusals: Sequence[Finding]) -> Iterator[RecoveryStep]:
+        plan = result.plan
+        if result.next is not None:
+            yield result.next
+        elif plan.lost.committed and result.error is None:
+            yield from_replica(plan.path)
+        elif self._applies:
+            yield from (refused(f"{finding.code} of {finding.path}") for finding in refusals[:1])
 
     def summary(self, *, failed: bool = False, interrupted: bool = False) -> RecoverySummary:
         """The sums so far; `failed` says whether anything could not be done."""
@@ -140,7 +149,7 @@ class RecoveryTotals:
             lost=_total(self._lost),
             undo=self._run,
             output=self._output,
-            next=self._next_command(failed),
+            next=None if interrupted else self._next(failed),
             interrupted=interrupted,
             is_running=self._is_running,
         )
@@ -155,18 +164,26 @@ class RecoveryTotals:
         """Whether a finding stays with which a broker does not start."""
         return self._refused
 
-    def _next_command(self, failed: bool) -> str | None:
-        if self._applies and self._next:
-            if self._is_missing_committed and not failed:
-                return SEE_COMMITTED if len(self._next) > 1 or START_BROKER in self._next else next(iter(self._next))
-            one = next(iter(self._next)) if len(self._next) == 1 and not failed else None
-            return None if self._refused and one == START_BROKER else one
-        if self._actions:
-            if self._applies:
-                return None
-            if self._options.strategy not in (REINDEX, SALVAGE) and self._actions.keys() == {"rebuild"}:
-                return self._reindex()
-            return command(self._options, self._paths, *(["--output", "DIR"] if self._alone else []))
+    def _next(self, failed: bool) -> str | None:
+        steps = [*self._steps]
+        if not self._applies:
+            return next_of(steps, self._command())
+        if failed and self._actions:
+            return None
+        if self._leaves_damage and (repair := self._repair()) is not None:
+            steps.append(RecoveryStep(Urgency.REPAIR, repair))
+        return next_of(steps)
+
+    def _command(self) -> str | None:
+        """The command that carries out what was planned, or that plans what is not covered."""
+        if not self._actions:
+            return self._repair()
+        if self._options.strategy not in (REINDEX, SALVAGE) and self._actions.keys() == {"rebuild"}:
+            return self._reindex()
+        return command(self._options, self._paths, *(["--output", "DIR"] if self._alone else []))
+
+    def _repair(self) -> str | None:
+        """The command for the findings that the plans do not cover."""
         defaults = RecoverOptions()
         if self._options.strategy != SALVAGE and self._salvageable:
             salvage = self._options._replace(strategy=SALVAGE, walk=defaults.walk)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kdump.verify.findings import Finding
     from kdump.verify.summary import VerifySummary
 
-SCHEMA = 2
+SCHEMA = 3
 
 Encode = Callable[[bytes | None], str]
 

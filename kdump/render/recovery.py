@@ -111,8 +111,6 @@ def sentences(result: RecoveryResult) -> Iterator[tuple[str, str]]:
         yield "verified", _verified(result.left)
     if result.run is not None:
         yield "undo", shell_command(["kdump", "recover", "--undo", "--run", result.run, "--", plan.path])
-    if result.applied and result.next and not plan.is_root:
-        yield "next", result.next
 
 
 _BECAUSE = {
@@ -326,7 +324,7 @@ def _damaged_bytes(count: int) -> str:
 
 
 def verdict(summary: RecoverySummary) -> str:
-    """The summary of a recovery as one sentence, and the command that comes next."""
+    """The summary of a recovery as one sentence."""
     words = counted(summary.partitions, "partition")
     if summary.failed:
         words += f", {summary.failed} failed"
@@ -347,6 +345,4 @@ def verdict(summary: RecoverySummary) -> str:
         words += "; a broker is probably running: files may have changed while they were read"
     if summary.output is not None and summary.partitions > summary.failed:
         words += f"; the copy is in {summary.output}"
-    if summary.next:
-        words += f"; next: {summary.next}"
     return f"interrupted: {words}" if summary.interrupted else words

@@ -30,8 +30,7 @@
 * of a recovery: the action, `from-to` in bytes where it is not about a whole file, the code of the finding that it is
   about. Then come lines about the partition, each with a label: `clean`, `failed`, `running`, `refused`, `more`,
   `start`, `newest`, `found`, `given up`, `damaged`, `committed`, `clash`, `undecided`, `mind`, `afterwards`, `space`,
-  `verified`, `undo`, `next`. The line of a run has the label `undone`, `finished` or
-  `failed`.
+  `verified`, `undo`. The line of a run has the label `undone`, `finished` or `failed`. The last line is `next`.
 
 Times are ISO-8601 in UTC, `-` without one, with the stored milliseconds beside them. Bytes that are valid UTF-8 stand
 in double quotes; quotes, backslashes and everything unprintable (control characters, terminal escapes, characters that
@@ -303,3 +302,5 @@ class TextRenderer(Renderer):
         from kdump.render import recovery
 
         self.out.write(f"{recovery.verdict(summary)}\n")
+        if summary.next is not None:
+            self.out.write(f"next: {printable(summary.next)}\n")

@@ -117,7 +117,7 @@ def test_topics_partitions_and_control(kdump: Any, orders: Path) -> None:
     ):  # fmt: skip
         assert kdump.inside("dump", "--count", *options, str(orders)).lines == [str(number)], options
     run = kdump.inside("dump", "--count", "--format", "json", "--key", "order-1", str(orders))
-    assert json.loads(run.lines[0]) == {"type": "count", "schema": 2, "records": 2}
+    assert json.loads(run.lines[0]) == {"type": "count", "schema": 3, "records": 2}
     assert [json.loads(line)["type"] for line in run.lines] == ["count", "summary"]
 
 

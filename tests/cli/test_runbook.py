@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -33,7 +34,7 @@ def test_a_page_that_is_gone_is_salvaged_and_taken_back(changing: Any, killed: P
     before = state(killed)
     preview = changing.inside("recover", "killed")
     assert preview.status == 1
-    assert "next: kdump recover --salvage --dry-run killed\n" in preview.text
+    assert preview.text.endswith("; if none has: kdump recover --salvage --dry-run killed\n")
     assert changing.inside("recover", "--salvage", "killed/transfers-0").status == 4
     assert changing.inside("verify", "killed/transfers-0").status == 0
     assert changing.inside("recover", "--undo", "killed/transfers-0").status == 0
@@ -44,17 +45,19 @@ def test_a_truncation_that_has_nothing_to_do_names_the_salvage(changing: Any, ki
     zeroed(killed)
     ran = changing.inside("recover", "--truncate", "killed")
     assert ran.status == 1
-    assert "next: kdump recover --salvage --dry-run killed\n" in ran.text
+    assert ran.text.endswith("; if none has: kdump recover --salvage --dry-run killed\n")
 
 
-def test_a_segment_that_is_gone_gets_no_command(changing: Any, killed: Path) -> None:
+def test_a_segment_that_is_gone_leads_to_another_replica(changing: Any, killed: Path) -> None:
     for path in (killed / "retained-0").glob("00000000000000000028.*"):
         path.unlink()
     for given in ([], ["--truncate"], ["--salvage", "--dry-run"]):
         ran = changing.inside("recover", *given, "killed")
         assert ran.status == 1
-        assert "COMMITTED offsets are missing" in ran.text.splitlines()[-1]
-        assert "next:" not in ran.text
+        *_, totals, last = ran.text.splitlines()
+        assert "COMMITTED offsets are missing" in totals
+        assert last.startswith("next: if another replica has the missing committed offsets, move killed/retained-0 ")
+        assert "kdump recover" not in last
 
 
 def test_the_broker_is_not_to_be_started_beside_a_hole(changing: Any, killed: Path) -> None:
@@ -64,7 +67,10 @@ def test_the_broker_is_not_to_be_started_beside_a_hole(changing: Any, killed: Pa
     (killed / f"transfers-0/{OLDER}.index").unlink()
     ran = changing.inside("recover", "--reindex", "killed")
     assert ran.status == 1
-    assert ran.text.splitlines()[-1].endswith("next: read the lines with COMMITTED before the broker starts")
+    assert ran.text.count("next: ") == 1
+    last = ran.text.splitlines()[-1]
+    assert last.startswith("next: if another replica has the missing committed offsets, move killed/retained-0 aside")
+    assert last.endswith("; if none has: start the broker")
 
 
 def test_the_paths_of_a_result_are_those_that_were_given(changing: Any, killed: Path) -> None:
@@ -169,3 +175,19 @@ def test_the_undo_of_one_partition_forgets_no_committed_offset(changing: Any, tm
     assert changing.inside("recover", "--undo", "leader/transfers-1").status == 0
     assert changing.inside("recover", "leader").text == said
     assert state(leader).items() >= before.items()
+
+
+def test_a_run_has_one_next_step(changing: Any, killed: Path) -> None:
+    """For the whole log directory: that of one partition would contradict what another one needs."""
+    swapped(killed)
+    (killed / "orders").mkdir()
+    for look in ("text", "terminal"):
+        ran = changing.inside("recover", "--salvage", "--format", look, "--", "killed")
+        assert (ran.status, ran.text.count("next: "), ran.text.count("start the broker")) == (1, 1, 0)
+        assert "next: a broker does not start yet: see file/name of killed/orders" in ran.text.splitlines()[-1]
+        assert changing.inside("recover", "--undo", "killed").status == 0
+    ran = changing.inside("recover", "--salvage", "--format", "json", "killed")
+    *others, summary = map(json.loads, ran.text.splitlines())
+    assert summary["next"] == "a broker does not start yet: see file/name of killed/orders"
+    assert not any("next" in line for line in others)
+    assert {line["ready"] for line in others if line["type"] == "partition" and line["applied"]} == {False}

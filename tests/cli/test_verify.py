@@ -88,7 +88,7 @@ def test_lines_of_json(kdump: Any, several: str) -> None:
     assert 0 <= seconds < 60
     assert summary == {
         "type": "summary",
-        "schema": 2,
+        "schema": 3,
         "command": "verify",
         "files": 1,
         "segments": 1,

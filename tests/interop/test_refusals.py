@@ -18,8 +18,8 @@ import pytest
 from interop.damaged_partitions import Case, damaged, load, room
 from kdump.format.checkpoint import offset_entries
 from kdump.recover import recover
+from kdump.recover.next_step import START_BROKER
 from kdump.recover.plan import STRATEGIES, RecoverOptions, RecoveryResult
-from kdump.recover.summary import START_BROKER
 from kdump.storage.discovery import discover
 from kdump.verify.scan import ScanOptions
 from kdump.verify.verify import verify_logs

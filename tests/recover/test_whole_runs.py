@@ -175,7 +175,7 @@ def test_a_resume_repeats_what_stays_as_it_is(trial: GroupTrial) -> None:
             os.path.basename(one.plan.path): (
                 one.plan.lost,
                 sorted(finding.code for finding in one.left or one.plan.not_covered),
-                "" if one.plan.is_root else one.next,
+                "" if one.plan.is_root or one.next is None else one.next.words,
             )
             for one in results
             if one.applied or one.plan.not_covered

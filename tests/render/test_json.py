@@ -50,7 +50,7 @@ def test_names_and_order(lines: list[dict[str, Any]]) -> None:
                 assert names == ["type", "path", "position", "length", "reason"]
             case "summary":
                 assert names[:3] == ["type", "schema", "command"]
-                assert line["schema"] == 2
+                assert line["schema"] == 3
             case _:
                 assert names[:2] == ["type", "path"]
     assert {line["type"] for line in lines} > {"batch", "record", "gap", "tail", "finding", "summary", "index_entry"}

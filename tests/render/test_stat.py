@@ -51,7 +51,7 @@ def test_json_has_a_line_a_row_and_the_summary() -> None:
     lines = [json.loads(line) for line in shown("json", result).splitlines()]
     rows = [row for section in result.sections for row in section.rows]
     assert [line["type"] for line in lines] == [*(row.kind.value for row in rows), "total", "summary"]
-    assert lines[-1] == {"type": "summary", "schema": 2, "command": "stat", "exit_status": 0, "seconds": 1.5}
+    assert lines[-1] == {"type": "summary", "schema": 3, "command": "stat", "exit_status": 0, "seconds": 1.5}
     for line in lines[:-1]:
         assert list(line)[:2] == ["type", "path"]
     for kind in KINDS:

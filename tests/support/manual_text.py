@@ -19,8 +19,9 @@ from support.manual_spark_cloud import IN_PATHS
 DATE = "November 23, 2026"
 
 SCHEMA_WORDS = (
-    "2; a larger number means that a field was removed or changed its meaning. 2 brought lost in two parts (given_up, "
-    "damaged), and start and newest; saved plans of schema 1 can still be applied"
+    "3; a larger number means that a field was removed or changed its meaning. 2 brought lost in two parts (given_up, "
+    "damaged), and start and newest; 3 has next in the summary alone, and ready in the line of a partition. "
+    "Saved plans of schema 1 and 2 can still be applied"
 )
 EXIT_STATUS = {
     "kdump": {
@@ -314,7 +315,8 @@ RECOVERED = {
         "of the findings afterwards, an object: by_severity and by_code, both objects of numbers; null where "
         "nothing was done"
     ),
-    "next": "what to do now",
+    "ready": "whether a broker can be started, as far as this partition goes: nothing in it is refused or missing "
+    "below the high watermark, and no error is left; null where nothing was applied",
     "error": "why it was not applied; null where it was",
 }
 RUN = {
@@ -340,7 +342,7 @@ RECOVER_SUMMARY = {
     "lost": "as of a partition; of more than one partition without offsets, producers and transactions",
     "undo": "the run that --undo takes back; null without one",
     "output": "the directory of the copy; null without one",
-    "next": "what to do now, where it is one thing for all partitions; of a plan, the command that does it",
+    "next": "what to do now about all that was looked at: a command or a sentence; null where nothing is to be done",
     "interrupted": "whether the run was",
     "running": "whether another process, probably a broker, held the lock of a log directory that was read",
     "exit_status": "of this run",
@@ -796,7 +798,7 @@ ABOUT = {
             "about a "
             "partition are path: label: sentence, with the labels clean, failed, running, "
             "refused, more, start, newest, found, given up, damaged, committed, clash, undecided, mind, "
-            "afterwards, space, verified, undo, next."
+            "afterwards, space, verified, undo. The last line is next: what to do now, for all that was looked at."
         ),
     ],
 }

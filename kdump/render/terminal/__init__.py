@@ -73,7 +73,6 @@ _LABELS = {
     "clash": DOUBTFUL,
     "undecided": DOUBTFUL,
     "mind": f"bold {DOUBTFUL}",
-    "next": "bold",
 }
 
 
@@ -363,16 +362,14 @@ class TerminalRenderer(Renderer):
     def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
         self._last_line(verify_summary(summary), clean=summary.worst != Severity.ERROR)
         if summary.next is not None:
-            self._print_command("next: ", summary.next)
+            self._print_next(summary.next)
 
     def recovery_summary(self, summary: RecoverySummary, exit_status: int, seconds: float) -> None:
         from kdump.render import recovery
 
-        is_command = summary.next is not None and summary.next.startswith(_COMMAND)
-        said = summary._replace(next=None) if is_command else summary
-        self._last_line(recovery.verdict(said), clean=not exit_status)
-        if is_command and summary.next is not None:
-            self._print_command("next: ", summary.next)
+        self._last_line(recovery.verdict(summary), clean=not exit_status)
+        if summary.next is not None:
+            self._print_next(summary.next)
 
     def _last_line(self, sentence: str, *, clean: bool) -> None:
         self._flush_table()
@@ -404,6 +401,13 @@ class TerminalRenderer(Renderer):
 
     def _print_path(self, path: Path) -> None:
         self._print(Text(shortened(path_text(path), self._console.width), style="bold", no_wrap=True))
+
+    def _print_next(self, step: str) -> None:
+        """Print what to do now, the last line."""
+        if step.startswith(_COMMAND):
+            self._print_command("next: ", step)
+        else:
+            self._print(Text(f"next: {printable(step)}", style="bold"))
 
     def _print_command(self, label: str, command: str) -> None:
         """Print a command to be copied: not folded, not even where it is wider than the terminal."""
