@@ -52,7 +52,7 @@ _local: Final = _SnappyContext()
 
 
 def _context() -> tuple[Callable[..., Any], Callable[..., int], type[Exception]]:
-    # python-snappy is a shell over cramjam that copies the result once more.
+    # python-snappy hands its calls to cramjam and copies the result once more; it has no call that fills a buffer.
     cramjam = library("snappy", "cramjam", "cramjam")
     _local.library = cramjam.snappy.decompress_raw, cramjam.snappy.decompress_raw_into, cramjam.DecompressionError
     return _local.library
