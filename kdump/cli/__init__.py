@@ -27,6 +27,7 @@ COMMANDS = {
 
 _AROUND = {
     "help": ("help_command", "show the help of kdump or of a command"),
+    "version": ("version", "show the versions of kdump, its kernel and the codec libraries"),
     "completion": ("completion", "print the script with which bash, zsh or fish completes kdump"),
 }
 """The commands about kdump itself: module and help."""
@@ -66,12 +67,9 @@ class Group(click.Group):
 def _version(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
     if not wanted or ctx.resilient_parsing:
         return
-    from kdump.format import codec
-    from kdump.kernel import crc
+    from kdump.cli.version import version_text
 
-    libraries = ", ".join(f"{name} {version}" for name, version in codec.versions().items())
-    versions = f"kdump {__version__}\nkernel: CRC-32C {crc.CRC_IMPL}\ncodecs: {libraries}"
-    click.echo(streams.folded(f"{versions}\npython: {sys.version.split()[0]}"))
+    click.echo(version_text())
     ctx.exit()
 
 

@@ -145,7 +145,7 @@ def completed(kdump: Any, *words: str) -> list[str]:
 
 
 def test_everything_has_a_completion(kdump: Any) -> None:
-    assert completed(kdump, "") == [*COMMANDS, "help", "completion"]
+    assert completed(kdump, "") == [*COMMANDS, "help", "version", "completion"]
     assert set(completed(kdump, "verify", "--ignore", "")) > set(CATALOGUE)
     assert "txn" in completed(kdump, "verify", "--select", "t")
     assert completed(kdump, "verify", "--level", "w") == ["warning"]

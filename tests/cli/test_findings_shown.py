@@ -278,7 +278,7 @@ def test_help_of_a_command(kdump: Any) -> None:
     for name in ("dump", "verify", "recover", "completion"):
         assert kdump.inside("help", name).text == kdump.inside(name, "--help").text
     assert kdump.inside("help", "nonsense").status == 2
-    assert kdump.inside("-V").text == kdump.inside("--version").text
+    assert kdump.inside("-V").text == kdump.inside("--version").text == kdump.inside("version").text
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,9 @@ def test_the_options_of_recover_stand_in_groups(kdump: Any) -> None:
             assert f"\n  {option}" in text[starts[number] : starts[number + 1]]
 
 
-@pytest.mark.parametrize("command", [[], ["dump"], ["verify"], ["recover"], ["help"], ["completion"]], ids=str)
+@pytest.mark.parametrize(
+    "command", [[], ["dump"], ["verify"], ["recover"], ["help"], ["version"], ["completion"]], ids=str
+)
 def test_help_fits_80_columns(kdump: Any, command: list[str]) -> None:
     assert max(map(len, kdump.inside(*command, "--help").lines)) <= 80
 

@@ -206,6 +206,8 @@ def page_of_the_group() -> Iterator[str]:
     yield ".Cm help"
     yield ".Op Ar COMMAND"
     yield ".Nm"
+    yield ".Cm version"
+    yield ".Nm"
     yield ".Cm completion"
     yield ".Ar SHELL"
     yield ".Nm"
@@ -225,6 +227,8 @@ def page_of_the_group() -> Iterator[str]:
         yield f".Xr kdump-{name} 1 ."
     yield ".It Cm help"
     yield from prose("Show the help of kdump or of a command.")
+    yield ".It Cm version"
+    yield from prose("Show the versions of kdump, its kernel and the codec libraries.")
     yield ".It Cm completion"
     yield from prose(COMPLETION)
     yield ".El"
