@@ -12,9 +12,11 @@ The bad frame at `start` claims to end at some position. Four things can show wh
 
 Else the frames after `start` are searched. One counts if its checksum is right, its offset lies above the last valid
 one and within the segment, its leader epoch does not go back, and it is linked: the valid frames from it on lead to the
-end, to zeros, to a torn batch, to a header that can follow, or over CHAIN_BYTES. The value of a record can contain
-whole batches. So a frame before the claimed end of a plausible header has to show more (`_is_of_log`). All other valid
-frames are foreign. The search gives up when it has checksummed SEARCH_FACTOR times the bytes that it passed.
+end, to zeros, to a torn batch, to a header that can follow, or over CHAIN_BYTES. But the batches before `start` may be
+those of a block that was written to the wrong place: a frame of the segment with a lower offset or leader epoch counts
+as well, where the frames from it on lead further without a gap (`_leads_on`). The value of a record can contain whole
+batches. So a frame before the claimed end of a plausible header has to show more (`_is_of_log`). All other valid frames
+are foreign. The search gives up when it has checksummed SEARCH_FACTOR times the bytes that it passed.
 """
 
 import struct
@@ -25,8 +27,9 @@ from kdump.format.batch import LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC
 from kdump.format.record import record_fields
 from kdump.kernel.crc import crc32
 from kdump.kernel.scan import HEADER_BYTES, find, is_zero, stored
-from kdump.kernel.search import follow, until
-from kdump.storage.frames import FOREIGN_KEPT, LENGTH, SEARCH_ALLOWANCE, SEARCH_FACTOR, SHORT, VALID, Frame, FrameWindow
+from kdump.kernel.search import until
+from kdump.storage.chains import CHAIN_BYTES, LARGE, NO_EPOCH, Chain, ChainWindow
+from kdump.storage.frames import FOREIGN_KEPT, LENGTH, SEARCH_ALLOWANCE, SEARCH_FACTOR, SHORT, VALID, Frame
 from kdump.storage.source import Source
 from kdump.storage.window import BUFFER_BYTES
 
@@ -34,16 +37,12 @@ if TYPE_CHECKING:
     from kdump.kernel.scanner import BatchScanner
 
 FOREIGN_FACTOR = 8
-CHAIN_BYTES = 4 << 20
-"""A chain of valid frames of this length is no value: by default a broker takes batches of up to 1 MiB."""
 END_BYTES = (1 << 20) + (64 << 10)
 """So far an end is searched by checksum."""
 
 _SLACK: Final = 9  # a batch ends with at most so many zeros of its own: a count of headers, the end mark of lz4
-_LARGE: Final = 1 << 20
 _SECTOR: Final = 512
 _SPAN: Final = (1 << 31) - 1
-_NO_EPOCH: Final = -(1 << 31)
 _LEGACY_HEADER: Final = (18, 26)
 _PREFIX: Final = struct.Struct(">qiiBIhi")  # of magic 2, up to the last offset delta
 
@@ -94,25 +93,23 @@ class MessageValue(NamedTuple):
     length: int
 
 
-class Chain(NamedTuple):
-    """Valid frames without a byte between them, with rising offsets. `cut`: it goes on."""
-
-    end: int
-    last: int
-    cut: bool
-
-
-class NextBatchSearch(FrameWindow):
+class NextBatchSearch(ChainWindow):
     """Searches the next batch of a log, through a window of its own.
 
     `scanner` is that of the walk, and knows the last offset and the last leader epoch.
     """
 
     def __init__(
-        self, source: Source, scanner: "BatchScanner", max_batch_bytes: int, buffer_bytes: int = BUFFER_BYTES
+        self,
+        source: Source,
+        scanner: "BatchScanner",
+        max_batch_bytes: int,
+        buffer_bytes: int = BUFFER_BYTES,
+        base_offset: int = 0,
     ) -> None:
         super().__init__(source, buffer_bytes)
         self.scanner = scanner
+        self._base = base_offset
         self._max_batch_bytes = max_batch_bytes
 
     def next_batch(self, start: int, frame: Frame) -> NextBatch:
@@ -173,7 +170,7 @@ class NextBatchSearch(FrameWindow):
         if self._window[at + UP_TO_MAGIC - 1] > 2 or not possible or offset - 1 not in bad.lasts:
             return None, False
         try:
-            chain = self._chain(end, offset - 1, _NO_EPOCH, end + CHAIN_BYTES)
+            chain = self._chain(end, offset - 1, NO_EPOCH, end + CHAIN_BYTES)
             doubtful = chain.end > end and self._may_lie_in_value(bad, chain)
         except SourceError:
             return end, False  # the walk reports it where it comes to these bytes
@@ -259,8 +256,7 @@ class NextBatchSearch(FrameWindow):
                 break
             total, plausible, *_ = self.scanner.look(self._window, found, self._end - position)
             if not plausible:
-                # It can only be foreign. Zeros look like such a header every few bytes, so these have a budget of their
-                # own.
+                # Zeros look like such a header every few bytes, so these have a budget of their own.
                 any_offset = foreign_work <= FOREIGN_FACTOR * (position - bad.start) + SEARCH_ALLOWANCE
                 foreign_work += total
                 if not any_offset or (frame := self._frame(position)).kind != VALID:
@@ -274,10 +270,11 @@ class NextBatchSearch(FrameWindow):
                 if frame.kind != VALID:
                     position += 1
                     continue
-                if wanted and frame.epoch >= known_epoch and position >= passed:
-                    of_log, passed = self._is_of_log(bad, position, frame)
-                    if of_log:
-                        return NextBatch(position, False, foreign)
+            if wanted and position >= passed and (plausible or self._base <= frame.offset < bounds[0]):
+                is_earlier = not plausible or frame.epoch < known_epoch
+                of_log, passed = self._is_of_log(bad, position, frame, is_earlier=is_earlier)
+                if of_log:
+                    return NextBatch(position, False, foreign)
             if len(foreign) < FOREIGN_KEPT:
                 foreign.append(PassedFrame(position, frame.total, frame.offset))
             position += 1
@@ -290,8 +287,12 @@ class NextBatchSearch(FrameWindow):
             return max(following, self.source.data_from(position + self._filled - at) - UP_TO_MAGIC + 1)
         return following
 
-    def _is_of_log(self, bad: BadHeader, position: int, frame: Frame) -> tuple[bool, int]:
-        """Whether a valid frame is the next batch; and up to where others are not, if it is not."""
+    def _is_of_log(self, bad: BadHeader, position: int, frame: Frame, *, is_earlier: bool) -> tuple[bool, int]:
+        """Whether a valid frame is the next batch; and up to where others are not, if it is not.
+
+        `is_earlier`: its offset is not above the last one, or its leader epoch is lower, so that the batches before the
+        damage contradict it.
+        """
         inside = bad.end is not None and position < bad.end
         if position == bad.end:
             return True, position
@@ -300,7 +301,9 @@ class NextBatchSearch(FrameWindow):
         stop = position + CHAIN_BYTES
         if bad.end is not None and inside and bad.end <= self._end:
             stop = bad.end if bad.batch_follows else max(stop, bad.end)
-        chain = self._chain(position, frame.offset - 1, self.scanner.known_epoch, stop)
+        chain = self._chain(position, frame.offset - 1, NO_EPOCH if is_earlier else self.scanner.known_epoch, stop)
+        if is_earlier and (bad.batch_follows or not self._leads_on(chain)):
+            return False, chain.end
         if bad.end is None or not inside:
             return self._is_linked(chain), chain.end
         if bad.batch_follows:
@@ -379,7 +382,7 @@ class NextBatchSearch(FrameWindow):
         begin = bad.start + HEADER_BYTES
         if position <= begin or not (bad.magic == 2 or 2 in self._valid_layouts(bad)):
             return False
-        if position - begin > _LARGE:
+        if position - begin > LARGE:
             return True  # not known
         fields = record_fields(bytes(self.bytes_at(begin, position - begin)))
         return any(self._leads_to(begin + field, position) for field in fields)
@@ -392,50 +395,6 @@ class NextBatchSearch(FrameWindow):
                 return frame.plausible
             begin += frame.total
         return begin == position
-
-    # ---- chains of valid frames
-
-    def _chain(self, position: int, last: int, epoch: int, stop: int) -> Chain:
-        """The valid frames from `position` on that begin before `stop`, with offsets above `last`."""
-        highest = self.scanner.offset_bounds()[1]
-        while position < stop and self._end - position >= UP_TO_MAGIC:
-            at = self._load(position, UP_TO_MAGIC)
-            if self._filled - at < UP_TO_MAGIC:
-                break
-            total = LOG_OVERHEAD + int.from_bytes(self._window[at + 8 : at + 12], signed=True)
-            if total > _LARGE:
-                frame = self._frame(position)
-                at = self._load(position, HEADER_BYTES)
-                rest = bytes(self._window[at : at + HEADER_BYTES])
-                delta = max(struct.unpack_from(">i", rest, 23)[0], 0) if rest[16] == 2 else 0
-                back = rest[16] == 2 and frame.epoch < epoch
-                if frame.kind != VALID or back or not last < frame.offset <= highest - delta:
-                    break
-                epoch = frame.epoch if rest[16] == 2 else epoch
-                last = frame.offset + delta
-                position += total
-                continue
-            at = self._load(position, max(UP_TO_MAGIC, min(total, self._end - position)))
-            until_index, largest = min(self._filled, at + stop - position), self._max_batch_bytes
-            index, last, epoch = follow(self._window, at, self._filled, until_index, largest, last, highest, epoch)
-            if index == at:
-                break
-            position += index - at
-        return Chain(position, last, position >= stop)
-
-    def _is_linked(self, chain: Chain) -> bool:
-        """Whether a chain of valid frames leads on as the batches of a log do."""
-        left = self._end - chain.end
-        if chain.cut or left < UP_TO_MAGIC or self._zeros(chain.end):
-            return True
-        at = self._load(chain.end, UP_TO_MAGIC)
-        if self._filled - at < UP_TO_MAGIC:
-            return True
-        _, _, offset, _, possible = self.scanner.look(self._window, at, left)
-        if offset == chain.last + 1:
-            return True
-        magic = self._window[at + UP_TO_MAGIC - 1]
-        return magic <= 2 and possible and chain.last < offset <= self.scanner.offset_bounds()[1]
 
     # ---- the first batch of a range
 

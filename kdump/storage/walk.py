@@ -157,8 +157,9 @@ class Walk(FrameWindow):
         buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
         super().__init__(source, buffer_bytes)
+        self._base_offset = -1 if base_offset is None else base_offset
         self.scanner: BatchScanner = scanner or self._new_scanner(
-            -1 if base_offset is None else base_offset,
+            self._base_offset,
             deep=deep,
             everything=everything,
             max_batch_bytes=max_batch_bytes,
@@ -288,7 +289,8 @@ class Walk(FrameWindow):
         if self._searcher is None:
             from kdump.storage.next_batch import NextBatchSearch  # a healthy log does not need it
 
-            self._searcher = NextBatchSearch(self.source, self.scanner, self._max_batch_bytes, self._buffer_bytes)
+            base = max(0, self._base_offset)
+            self._searcher = NextBatchSearch(self.source, self.scanner, self._max_batch_bytes, self._buffer_bytes, base)
             self._searcher.end_at(self._end)
         return self._searcher
 

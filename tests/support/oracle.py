@@ -454,29 +454,39 @@ class _Walk:
                 self.work += self.total(candidate)
                 if self.frame(candidate) != "VALID":
                     continue
+            before = max(self.base_offset or 0, 0) <= self.offset(candidate) < self.lowest()
+            if wanted and candidate >= passed and (before or self.plausible(candidate)):
                 epoch = header(self.data, candidate, checked=False).partition_leader_epoch
-                if wanted and (epoch is None or epoch >= self.known_epoch) and candidate >= passed:
-                    taken, passed = self.of_log(bad, candidate, follows)
-                    if taken:
-                        return candidate
+                earlier = before or (epoch is not None and epoch < self.known_epoch)
+                taken, passed = self.of_log(bad, candidate, follows, earlier)
+                if taken:
+                    return candidate
             kept += 1
             if kept <= FOREIGN_KEPT:
                 self.foreign.append(header(self.data, candidate))
         return None
 
-    def of_log(self, bad: int, position: int, follows: bool) -> tuple[bool, int]:
-        """Whether a valid frame is a batch of the log and not of a value in the bad frame; else how far nothing is."""
+    def of_log(self, bad: int, position: int, follows: bool, earlier: bool) -> tuple[bool, int]:
+        """Whether a valid frame is a batch of the log and not of a value in the bad frame; else how far nothing is.
+
+        `earlier`: the batch before the damage is of a later place of the log.
+        """
         end = self.claimed_end(bad)
         offset = self.offset(position)
+        epoch = -(2**31) if earlier else self.known_epoch
         if end is None or position > end:
-            chain = self.chain(position, offset - 1, self.known_epoch, position + CHAIN_BYTES)
+            chain = self.chain(position, offset - 1, epoch, position + CHAIN_BYTES)
+            if earlier and not self.leads_on(chain):
+                return False, chain[0]
             return self.linked(chain), chain[0]
         if position == end:
             return True, position
         if not follows and self.last_of_file(end):
             return False, position
         stop = position + CHAIN_BYTES if end > self.end else end if follows else max(end, position + CHAIN_BYTES)
-        chain = self.chain(position, offset - 1, self.known_epoch, stop)
+        chain = self.chain(position, offset - 1, epoch, stop)
+        if earlier and (follows or not self.leads_on(chain)):
+            return False, chain[0]
         if follows:  # frames that fill the offsets and the bytes up to the batch at the claimed end
             fills = offset == self.last_offset(bad, 2) + 1 and chain[1] + 1 == self.offset(end) and chain[0] == end
             return fills and self.data[bad + 16] == 2, chain[0]
@@ -498,6 +508,15 @@ class _Walk:
             if offset == last + 1 and not sectors:
                 return False, chain[0]
         return True, position
+
+    def leads_on(self, chain: tuple[int, int, bool]) -> bool:
+        """Whether a chain of offsets that were passed already leads on where a value would not."""
+        position, last, reached = chain
+        if reached or last >= self.lowest() or position == self.end:
+            return True
+        if self.end - position < 17 or position >= self.zeros_from:
+            return self.end - position >= 17
+        return self.offset(position) == last + 1
 
     def last_of_file(self, end: int) -> bool:
         """Whether the data of the file ends where a batch does, short of zeros of its own."""

@@ -389,14 +389,19 @@ def test_stored_lengths_are_followed() -> None:
     assert kinds(level + plain(66)) == [*damaged[:66], ("batch", 66 * size, size)]
 
 
-def test_stored_length_must_lead_forward() -> None:
-    """A batch after a damaged one whose offset is not above what is known is not what the length should lead to."""
-    size = len(plain(0))
-    assert kinds(plain(5) + broken(plain(6)) + plain(5) + plain(7)) == [
+def test_a_batch_that_was_passed_must_lead_on() -> None:
+    """After damage, one whose offset is not above what is known leads to the next one, or it is foreign."""
+    size, lost = len(plain(0)), b"\xff" * 40
+    assert kinds(plain(5) + lost + plain(5) + plain(7)) == [
         ("batch", 0, size),
-        ("batch/crc", size, size),
-        ("gap/bytes", 2 * size, size),
-        ("batch", 3 * size, size),
+        ("gap/bytes", size, 40),
+        ("batch", size + 40, size),
+        ("batch", 2 * size + 40, size),
+    ]
+    assert kinds(plain(5) + lost + plain(5) + lost + plain(7)) == [
+        ("batch", 0, size),
+        ("gap/bytes", size, size + 80),
+        ("batch", 2 * size + 80, size),
     ]
 
 
@@ -458,10 +463,12 @@ def test_foreign_batches_are_shown_not_taken() -> None:
         assert set(codes(data, severity=True)) == {"batch/length error", "gap/foreign-batch info"}
 
 
-def test_found_batch_needs_a_leader_epoch_that_does_not_go_back() -> None:
+def test_found_batch_whose_leader_epoch_goes_back_must_lead_on() -> None:
     lost = b"\xff" * 40
-    assert [type(item) for item in oracle.walk(plain(0, epoch=5) + lost + plain(1, epoch=5))] == [Batch, Gap, Batch]
-    walked = oracle.survey(plain(0, epoch=5) + lost + plain(1, epoch=4))
+    for epoch in (5, 4):
+        data = plain(0, epoch=5) + lost + plain(1, epoch=epoch)
+        assert [type(item) for item in oracle.walk(data)] == [Batch, Gap, Batch]
+    walked = oracle.survey(plain(0, epoch=5) + lost + plain(1, epoch=4) + lost)
     assert [type(item) for item in walked.items] == [Batch, Tail]
     assert [batch.offset for batch in walked.foreign] == [1]
 

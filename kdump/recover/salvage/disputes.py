@@ -103,9 +103,12 @@ class Disputes:
     def epoch_decides(self, dispute: Dispute) -> bool:
         """Whether the run is right although it is outside the chain, for its leader epoch is higher.
 
-        One batch at the end of a log does not show that it was truncated: its offset may be wrong.
+        One batch at the end of a log does not show that it was truncated: its offset may be wrong. Nor does a run whose
+        offsets jump ahead, where the older batches after it have the offsets between: its bytes are misplaced.
         """
         run = self.run(dispute)
+        if dispute.middle < dispute.stop and self._lasts[dispute.middle] < run[0].first:
+            return False
         if dispute.start == dispute.stop or self._batches[self.chain[dispute.start]].epoch >= run[0].epoch:
             return False
         against = self.against(dispute)
@@ -118,8 +121,13 @@ class Disputes:
         return len(run) > 1 or len(against) == 1
 
     def is_older(self, dispute: Dispute) -> bool:
-        """Whether the batches of the chain have the offsets of the run, and higher leader epochs."""
+        """Whether the batches of the chain have the offsets of the run, and higher leader epochs.
+
+        Not where those before the run jump ahead and it has the offsets between.
+        """
         run = self.run(dispute)
+        if dispute.start < dispute.middle and run[0].last < self._firsts[dispute.start]:
+            return False
         if dispute.start == dispute.stop or not 0 <= run[-1].epoch < self._batches[self.chain[dispute.start]].epoch:
             return False
         against = self.against(dispute)

@@ -5,7 +5,8 @@ next segment, or where it and other batches contradict each other: the offsets o
 too, but a wrong one makes no batch unreadable, and a broker loads it. Of batches that contradict each other,
 
 1. those with the higher leader epoch are right, where both claim the same offsets and the log continues after them: it
-   was truncated at a change of leaders and written again. What goes on after the older batches is as old;
+   was truncated at a change of leaders and written again. What goes on after the older batches is as old. Not so where
+   they jump ahead and the older ones after them have the offsets between: those are bytes of another place;
 2. else the fewest batches go: one wrong offset must not cost all that follow it;
 3. of as many those go of which one flipped bit in the offset explains what is wrong, where the others' do not;
 4. else those that count exactly the offsets of the hole that they leave; next, not those whose hole is too small;
