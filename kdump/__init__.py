@@ -133,7 +133,7 @@ _MODULES = {
     "kdump.convert.field_formats": "FieldFormat",
     "kdump.convert.log_tables.table_reader": "table_reader",
     "kdump.convert.options": "ConvertOptions Target",
-    "kdump.replicas.merge": "ReplicaUse ReplicasRefused",
+    "kdump.replicas.merge": "MissingRecords ReplicaUse ReplicasRefused",
     "kdump.convert.results": (
         "ConvertFindings ConvertSummary ConvertTotals DamagedLog LeftOutCounts OutputFile PartitionConversion "
         "SkippedRange"

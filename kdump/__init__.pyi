@@ -148,6 +148,7 @@ from kdump.recover.summary import RecoverySummary as RecoverySummary
 from kdump.recover.summary import RecoveryTotals as RecoveryTotals
 from kdump.recover.undo import RunResult as RunResult
 from kdump.recover.undo import UndoFailure as UndoFailure
+from kdump.replicas.merge import MissingRecords as MissingRecords
 from kdump.replicas.merge import ReplicasRefused as ReplicasRefused
 from kdump.replicas.merge import ReplicaUse as ReplicaUse
 from kdump.stat.cleaner_stoppers import CleanerStopper as CleanerStopper

@@ -1,24 +1,27 @@
 """The records of log files as a reader of Arrow's record batches."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike, fspath
 from typing import get_args
 
 import pyarrow as pa
 
 from kdump.convert.choice import Choice
-from kdump.convert.preparation import PrepareOptions, prepare
+from kdump.convert.missing import missing_of
+from kdump.convert.preparation import PreparedPartition, PrepareOptions, prepare
 from kdump.convert.records.reader import OnDamage, RecordStream
 from kdump.convert.tables import DEFAULT_COLUMNS, record_schema
 from kdump.errors import SourceError
+from kdump.log.batch_location import DamagedRange
 from kdump.log.isolation import Isolation
-from kdump.log.log_slice import EVERYTHING, Bounds, SlicedPartition
+from kdump.log.log_slice import EVERYTHING, Bounds
 from kdump.log.records import DamageWarning
+from kdump.replicas.batch_order import OffsetHole, UnorderedBatch
 from kdump.replicas.merge import ReplicaUse
 from kdump.storage.discovery import Paths, discover
 from kdump.storage.walk import MAX_BATCH_BYTES
-from kdump.verify.findings import Severity
+from kdump.verify.findings import Finding, Severity
 
 
 def arrow(
@@ -41,9 +44,10 @@ def arrow(
 
     Records come partition by partition, in the order of the log. The next marker of its producer in the whole partition
     decides a transaction, also after the end that was asked for; damage that may hold it leaves it undecided. Bytes
-    that are no valid batch are skipped: `on_damage` gets each range, and without it the first one gives a
-    DamageWarning. A batch with a record that is not valid gives the records before it. Several directories of one
-    topic-partition are copies, which become one log (`replica`, kdump.replicas); where they do not agree, one
+    that are no valid batch are skipped, and valid batches that contradict others about their offsets: `on_damage` gets
+    each range with the offsets that are lost, also of no bytes where only offsets are missing; without it the first one
+    gives a DamageWarning. A batch with a record that is not valid gives the records before it. Several directories of
+    one topic-partition are copies, which become one log (`replica`, kdump.replicas); where they do not agree, one
     cannot be read, or none has an offset, there is a DamageWarning. The reader holds one file open at a time, and makes
     a record batch when it is asked for.
 
@@ -59,16 +63,43 @@ def arrow(
     if time != EVERYTHING:
         choice = choice._replace(time=time)
     several = [paths] if isinstance(paths, str | PathLike) else list(paths)
-    stream = RecordStream(schema, choice.time, on_damage, max_batch_bytes=max_batch_bytes, isolation=isolation)
-    partitions: list[SlicedPartition] = []
+    stream = RecordStream(
+        schema, choice.time, on_damage, max_batch_bytes=max_batch_bytes, isolation=isolation, with_offsets=True
+    )
+    partitions: list[PreparedPartition] = []
     how = PrepareOptions(choice, replica, max_batch_bytes=max_batch_bytes)
     for each in prepare(discover(several), how, [fspath(path) for path in several]):
         if isinstance(each, SourceError):
             raise each
-        for damaged in each.damage:
+        for damaged in (*each.damage, *(batch.damaged for batch in each.left_out), *_holes(each)):
             stream.report(damaged)
-        errors = [f"{one.path}: {one.message}" for one in each.findings if one.severity is Severity.ERROR]
+        errors = [f"{one.path}: {one.message}" for one in each.findings if _is_warned(one)]
         for message in [*map(str, each.merged.errors), *errors][:1]:
             warnings.warn(message, DamageWarning, stacklevel=2)
-        partitions.append(each.partition)
-    return pa.RecordBatchReader.from_batches(schema, stream.batches(partitions))
+        partitions.append(each)
+    return pa.RecordBatchReader.from_batches(schema, _batches(partitions, stream))
+
+
+def _is_warned(found: Finding) -> bool:
+    """Whether a finding is an error that `on_damage` does not get."""
+    return found.severity is Severity.ERROR and not isinstance(found, UnorderedBatch | OffsetHole)
+
+
+def _holes(of: PreparedPartition) -> Iterator[DamagedRange]:
+    """The offsets that are missing before the log is read."""
+    yield from (hole.damaged for hole in of.holes)
+    for each in of.merged.missing:
+        where = of.merged.replicas[0], 0, 0, "replica/missing", Severity.ERROR
+        yield DamagedRange(*where, each.first_offset, each.last_offset)
+
+
+def _batches(partitions: Iterable[PreparedPartition], stream: RecordStream) -> Iterator[pa.RecordBatch]:
+    """The records of the partitions; after each what shows only then."""
+    for each in partitions:
+        stream.known_holes = {(hole.first_offset, hole.last_offset) for hole in _holes(each)}
+        yield from stream.batches([each.partition])
+        for found in missing_of(each, [stream.holes]).findings:
+            end, mark = found.data["end_offset"], found.data["value"]
+            assert isinstance(end, int)
+            assert isinstance(mark, int)
+            stream.report(DamagedRange(found.path, 0, 0, found.code, found.severity, end, mark - 1))

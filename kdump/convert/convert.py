@@ -5,10 +5,18 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Final
 
+from kdump.convert.missing import missing_of
 from kdump.convert.options import ConvertOptions, Target, problems
 from kdump.convert.output_file import check_single_file
 from kdump.convert.preparation import PreparedPartition, PrepareOptions, prepare
-from kdump.convert.results import Converted, OutputFile, PartitionConversion, merge_counts, merge_notes
+from kdump.convert.results import (
+    Converted,
+    ConvertFindings,
+    OutputFile,
+    PartitionConversion,
+    merge_counts,
+    merge_notes,
+)
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, SourceError
@@ -149,7 +157,14 @@ def _logs(
         if isinstance(result.conversion, SourceError):
             yield result.conversion
         else:
-            converted += _converted_log(result, result.conversion, each, dry_run=options.dry_run)
+            missing = missing_of(each, [result.conversion.holes])
+            if missing.findings:
+                yield ConvertFindings(missing.findings, {})
+            made = _converted_log(result, result.conversion, each, dry_run=options.dry_run)
+            converted += (
+                value._replace(missing=missing.records) if isinstance(value, PartitionConversion) else value
+                for value in made
+            )
     yield from converted  # not before the directories have their names
 
 

@@ -8,7 +8,7 @@ from kdump.convert.preparation import PreparedPartition
 from kdump.convert.results import ConvertFindings, CopyDamage, DamagedLog, SkippedRange
 from kdump.log.batch_location import DamagedRange
 from kdump.storage.partition import natural
-from kdump.verify.findings import CATALOGUE, KEPT, Finding, Severity
+from kdump.verify.findings import KEPT, Finding, Severity
 
 _NOTHING: Final = "nothing of this partition was converted"
 
@@ -73,7 +73,7 @@ class DamageLog(DamagedRanges):
 
     def __call__(self, damaged: DamagedRange) -> None:
         super().__call__(damaged)
-        if self._strict:
+        if self._strict and damaged.severity is Severity.ERROR:
             message = _skipped(damaged).message
             raise DamagedLog(f"{damaged.path}: byte {damaged.position}: {message}; {self._outcome}")
 
@@ -86,8 +86,7 @@ class DamageLog(DamagedRanges):
 
 
 def _skipped(damaged: DamagedRange) -> SkippedRange:
-    severity = CATALOGUE[damaged.code].severity
-    return SkippedRange(damaged.code, severity, damaged.path, damaged.position, damaged.length)
+    return SkippedRange(damaged.code, damaged.severity, damaged.path, damaged.position, damaged.length)
 
 
 def _of_copy(damaged: DamagedRange) -> CopyDamage:

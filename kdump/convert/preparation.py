@@ -13,7 +13,7 @@ from kdump.log.batch_location import DamagedRange
 from kdump.log.isolation import last_stable_offset
 from kdump.log.log_slice import SlicedPartition
 from kdump.log.swap_segments import swap_findings
-from kdump.replicas.batch_order import LeftOutBatch
+from kdump.replicas.batch_order import HoleOfOffsets, LeftOutBatch, unordered_findings
 from kdump.replicas.findings import replica_findings
 from kdump.replicas.merge import MergedPartition, MergeOptions, ReplicaUse, merge_replicas
 from kdump.storage.discovery import Found
@@ -29,7 +29,8 @@ _LEAST_BYTES: Final = 64 << 20
 class PreparedPartition(NamedTuple):
     """A log in order, and what was found on the way: about its copies, and about batches that are not in order.
 
-    `damage` is what lies outside the slices; reading them finds the rest.
+    `damage` is what lies outside the slices; reading them finds the rest. `holes` are offsets that are missing because
+    of the batches of `left_out`.
     """
 
     partition: SlicedPartition
@@ -37,6 +38,7 @@ class PreparedPartition(NamedTuple):
     findings: tuple[Finding, ...]
     damage: tuple[DamagedRange, ...]
     left_out: tuple[LeftOutBatch, ...]
+    holes: tuple[HoleOfOffsets, ...] = ()
 
 
 class PrepareOptions(NamedTuple):
@@ -140,7 +142,13 @@ def _prepared(merged: MergedPartition, options: PrepareOptions) -> PreparedParti
     return PreparedPartition(
         partition,
         merged,
-        (*replica_findings(merged), *log.findings, *swap_findings(log.partition)),
+        (
+            *replica_findings(merged),
+            *unordered_findings(merged.left_out),
+            *log.findings,
+            *swap_findings(log.partition),
+        ),
         (*merged.damage, *log.damage),
         (*merged.left_out, *log.left_out),
+        log.holes,
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kdump.errors import KdumpError, SourceError
 from kdump.format.naming import TopicPartition
+from kdump.replicas.merge import MissingRecords
 from kdump.stat.disk import file_system_of
 from kdump.verify.findings import CATALOGUE, Finding, Severity
 
@@ -127,8 +128,9 @@ class PartitionConversion(NamedTuple):
     """What was converted of a topic-partition, in this run.
 
     `rows` of this run; `total_rows` of all runs into the same output, and so are the aborted and undecided records of
-    `left_out`. `next_offset`: where the next run goes on; None where there is no next one. `notes` are sentences about
-    what the reader of the output has to know. `bytes`: of the segments of a new log, also of one that a dry run does
+    `left_out`. `missing` are the offsets that this run should have had, in order, at most 1000 ranges. `next_offset`:
+    where the next run goes on; None where there is no next one. `notes` are sentences about what the reader of the
+    output has to know. `bytes`: of the segments of a new log, also of one that a dry run does
     not write; None of other targets.
     """
 
@@ -143,6 +145,7 @@ class PartitionConversion(NamedTuple):
     files: tuple[OutputFile, ...] = ()
     notes: tuple[str, ...] = ()
     bytes: int | None = None
+    missing: tuple[MissingRecords, ...] = ()
 
     def fields(self) -> "Fields":
         of = self.topic_partition
@@ -157,6 +160,10 @@ class PartitionConversion(NamedTuple):
             "left_out": self.left_out.fields(),
             "files": len(self.files),
             "bytes": self.bytes,
+            "missing": [
+                {"first_offset": each.first_offset, "last_offset": each.last_offset, "exact": each.exact}
+                for each in self.missing
+            ],
             "notes": self.notes,
         }
 

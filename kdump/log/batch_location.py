@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 from kdump.errors import SourceError
 from kdump.kernel.scan import SUSPECTS
 from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, Item, SearchLimit, ShrunkFile, Tail
+from kdump.verify.checks.framing import not_a_batch
+from kdump.verify.findings import Severity
 
 _DAMAGES: Final = ("batch/crc", "batch/magic", "batch/limit")
 
@@ -13,13 +15,18 @@ _DAMAGES: Final = ("batch/crc", "batch/magic", "batch/limit")
 class DamagedRange(NamedTuple):
     """Bytes of a log file that a read skipped.
 
-    `code` is a finding code: batch/crc, batch/magic, batch/limit, gap/bytes, gap/unsearched, tail/torn …
+    `code` is a finding code: batch/crc, batch/magic, batch/limit, gap/bytes, gap/unsearched, tail/torn …, and
+    `severity` that of verify. `first_offset` to `last_offset` are the offsets that the bytes may have had, from the
+    batch before them to the one after them: None where that is not known, the last one also where no batch follows.
     """
 
     path: str
     position: int
     length: int
     code: str
+    severity: Severity = Severity.ERROR
+    first_offset: int | None = None
+    last_offset: int | None = None
 
 
 class BatchLocation(NamedTuple):
@@ -56,8 +63,11 @@ class OffsetAndTimestamp(NamedTuple):
     timestamp_ms: int
 
 
-def damaged_ranges(path: str, item: Item) -> Iterator[DamagedRange]:
-    """The damage in an item of a walk over a file. Raises SourceError where the file has become shorter."""
+def damaged_ranges(path: str, item: Item, *, active: bool = False) -> Iterator[DamagedRange]:
+    """The damage in an item of a walk over a file. Raises SourceError where the file has become shorter.
+
+    `active`: a broker may have preallocated the zeros at its end.
+    """
     match item:
         case BatchChunk():
             for batch, suspect in zip(item.rows(), item.suspects(), strict=True):
@@ -65,10 +75,9 @@ def damaged_ranges(path: str, item: Item) -> Iterator[DamagedRange]:
                 yield DamagedRange(path, batch.position, batch.size, what)
         case Gap():
             yield DamagedRange(path, item.position, item.length, "gap/bytes")
-        case SearchLimit():
-            yield DamagedRange(path, item.position, item.length, "gap/unsearched")
-        case Tail():
-            yield DamagedRange(path, item.position, item.length, f"tail/{item.reason}")
+        case SearchLimit() | Tail():
+            found = not_a_batch(path, item, active)
+            yield DamagedRange(path, item.position, item.length, found.code, found.severity)
         case ShrunkFile():
             raise shrunk(path, item.position, item.position + item.length)
         case ForeignBatch():

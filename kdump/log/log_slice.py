@@ -39,7 +39,8 @@ class HeaderPass(NamedTuple):
     before. `is_continuous`: no offset is missing between two batches. `compacted`: a segment shows that the log cleaner
     went over it. Where damage hides a header, there may be transactions, and order and offsets are not known.
     `first_offset` is None where the first batch does not say it, or is not known; `next_offset` follows the last batch.
-    `missing` are findings about missing segments and offsets, of a log that is not compacted.
+    `missing` are findings about missing segments and offsets, of a log that is not compacted. `gaps`: offsets that are
+    missing between batches were records; kdump.convert.records.ordered_log finds it out.
     """
 
     transactional: bool
@@ -49,6 +50,7 @@ class HeaderPass(NamedTuple):
     first_offset: int | None = None
     next_offset: int | None = None
     missing: tuple[Finding, ...] = ()
+    gaps: bool = False
 
     def has_all(self, start: int, stop: int) -> bool:
         """Whether no offset of [start, stop) is missing."""

@@ -1,13 +1,17 @@
 """The sentences about a conversion, for text and the terminal."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from kdump.render.measures import size_text
 from kdump.render.sentences import counted
 
 if TYPE_CHECKING:
     from kdump.convert.results import ConvertSummary, LeftOutCounts, PartitionConversion
+    from kdump.replicas.merge import MissingRecords
+
+_SHOWN: Final = 10
+"""The most ranges of offsets in a sentence."""
 
 
 def partition_words(value: "PartitionConversion") -> str:
@@ -21,10 +25,33 @@ def partition_words(value: "PartitionConversion") -> str:
         words += f", in {counted(len(value.files), 'file')}"
     if value.total_rows != value.rows:
         words += f"; {value.total_rows} with those of the runs before"
-    left_out = list(left_out_words(value.left_out))
+    left_out = [*missing_words(value.missing), *left_out_words(value.left_out)]
     if left_out:
         words += f"; {'; '.join(left_out)}"
     return words
+
+
+def missing_words(missing: "Sequence[MissingRecords]") -> Iterator[str]:
+    """The offsets that the output should have, as a clause."""
+    if not missing:
+        return
+    ranges = [
+        f"{each.first_offset}.." if each.last_offset is None else _offsets(each.first_offset, each.last_offset)
+        for each in missing[:_SHOWN]
+    ]
+    more = f" and {counted(len(missing) - _SHOWN, 'more range')}" if len(missing) > _SHOWN else ""
+    count = sum(each.last_offset - each.first_offset + 1 for each in missing if each.last_offset is not None)
+    bound = (
+        "at least " if missing[-1].last_offset is None else "" if all(each.exact for each in missing) else "at most "
+    )
+    known = (
+        "unknown how many" if missing[-1].last_offset is None and not count else f"{bound}{counted(count, 'record')}"
+    )
+    yield f"missing: offsets {', '.join(ranges)}{more} ({known})"
+
+
+def _offsets(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}..{last}"
 
 
 def left_out_words(counts: "LeftOutCounts") -> Iterator[str]:

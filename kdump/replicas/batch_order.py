@@ -4,26 +4,34 @@ Segments can overlap, a batch can be there twice, and no checksum covers the off
 batches that kdump recover --salvage leaves out, for the same reasons (kdump.recover.salvage.offset_order).
 """
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kdump.kernel.results import NO_VALUE
+from kdump.log.batch_location import DamagedRange
 from kdump.recover.salvage.batch_span import BatchSpan
 from kdump.recover.salvage.file_batches import BatchFile, sorted_files
 from kdump.recover.salvage.offset_order import LogName, in_order
 from kdump.recover.salvage.offset_support import OffsetSupport
 from kdump.recover.salvage.rising_chain import uncontradicted
 from kdump.replicas.copy_batches import CopyBatches, IndexRange
-from kdump.replicas.offset_ranges import OffsetRange, united, without
+from kdump.replicas.offset_ranges import OffsetRange
 from kdump.storage.partition import Partition
 from kdump.verify.findings import CATALOGUE, Finding, FindingData, Severity
 
 _RECORD_BATCH: Final = 2
+_SAME: Final = "the same records with these offsets are kept"
 
 
 class LeftOutBatch(NamedTuple):
-    """A valid batch that contradicts others about its offsets, and the code of the finding about it."""
+    """A valid batch that contradicts others about its offsets, and the code of the finding about it.
+
+    `unkept`: how many of its records are not kept, with the same content at the same offset. At the offsets `absent`
+    batches that are kept have no record, although they claim them. `is_made_good`: another copy has what belongs in its
+    place.
+    """
 
     path: str
     position: int
@@ -32,18 +40,45 @@ class LeftOutBatch(NamedTuple):
     last_offset: int
     records: int
     code: str
+    unkept: int = 0
+    absent: tuple[OffsetRange, ...] = ()
+    is_made_good: bool = False
+
+    @property
+    def severity(self) -> Severity:
+        return Severity.ERROR if self.unkept and not self.is_made_good else Severity.WARNING
+
+    @property
+    def damaged(self) -> DamagedRange:
+        """Its bytes, which a read skips."""
+        return DamagedRange(self.path, self.position, self.length, self.code, self.severity)
 
 
 @dataclass(frozen=True, slots=True)
 class UnorderedBatch(Finding):
-    """A valid batch that is not in the output; an error where no other batch has its offsets."""
+    """A valid batch that is not in the output; an error unless the same records with its offsets are."""
 
     @property
     def message(self) -> str:
-        title, last = CATALOGUE[self.code].title, self.data["last"]
-        where = "others have its offsets" if self.severity is Severity.WARNING else "no other batch has its offsets"
+        title, last, unkept, records = CATALOGUE[self.code].title, *map(self.data.get, ("last", "unkept", "records"))
+        if self.severity is Severity.WARNING:
+            where = "another copy has the records of its place" if unkept else _SAME
+        else:
+            where = f"{unkept} of its {'1 record' if records == 1 else f'{records} records'} are in no other batch"
         named = f"the batch with the offsets {self.offset} to {last} is left out: {title[:1].lower()}{title[1:]}"
         return f"{named}; {where}"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetHole(Finding):
+    """Offsets that no batch in order has, where a batch that is left out lies, or had claimed them."""
+
+    @property
+    def message(self) -> str:
+        last = self.data["last"]
+        offsets = f"offset {last}" if last == self.offset else f"the offsets {self.offset} to {last}"
+        offsets = f"offsets from {self.offset} on" if last is None else offsets
+        return f"no batch that is kept has {offsets}: a batch with other offsets lies there, or is left out"
 
 
 class OrderedBatches(NamedTuple):
@@ -77,19 +112,55 @@ def ordered(partition: Partition, found: CopyBatches) -> OrderedBatches:
     return OrderedBatches(found.select(map(range_of, order.kept)), left_out, found.select(parts))
 
 
-def unordered_findings(order: OrderedBatches) -> Iterator[Finding]:
-    """A finding for each batch that is left out. It is no loss where batches in order have its offsets."""
-    if not order.left_out:
-        return
-    found = order.batches
-    runs = found.intact(continuous=True)
-    covered = list(united(OffsetRange(found.first[start], found.last[stop - 1] + 1) for start, stop in runs))
-    for each in order.left_out:
-        offsets = OffsetRange(each.first_offset, each.last_offset + 1)
-        lost = offsets.start >= offsets.stop or any(True for _ in without([offsets], covered))
-        severity = Severity.ERROR if lost else Severity.WARNING
-        data: FindingData = {"last": each.last_offset, "records": each.records}
-        yield UnorderedBatch(each.code, severity, each.path, each.position, each.length, each.first_offset, data=data)
+def unordered_findings(left_out: Iterable[LeftOutBatch]) -> Iterator[Finding]:
+    """A finding for each batch that is left out."""
+    for each in left_out:
+        data: FindingData = {"last": each.last_offset, "records": each.records, "unkept": each.unkept}
+        where = each.path, each.position, each.length, each.first_offset
+        yield UnorderedBatch(each.code, each.severity, *where, data=data)
+
+
+class HoleOfOffsets(NamedTuple):
+    """Offsets that no batch in order has, and where they would lie; `last` is None where no batch follows."""
+
+    first: int
+    last: int | None
+    path: str
+    position: int
+
+    @property
+    def damaged(self) -> DamagedRange:
+        """The place, with the offsets."""
+        return DamagedRange(self.path, self.position, 0, "offset/gap", Severity.ERROR, self.first, self.last)
+
+
+def holes_of(found: CopyBatches, left_out: Iterable[LeftOutBatch]) -> Iterator[HoleOfOffsets]:
+    """The offsets that are missing because of batches that are left out: where these lie, and what others claim."""
+    numbers, several = {log.path: number for number, log in enumerate(found.logs)}, list(left_out)
+    gone = sorted((numbers[each.path], each.position) for each in several)
+    for start, _ in found.intact(continuous=True):
+        if start and not found.is_break(start):
+            continue
+        log, position = found.logs[found.file[start]], found.position[start]
+        at = bisect_left(gone, (found.file[start - 1], found.position[start - 1])) if start else 0
+        first, last = found.last[start - 1] + 1 if start else log.base_offset, found.first[start] - 1
+        if at < len(gone) and gone[at] < (found.file[start], position) and first is not None and first <= last:
+            yield HoleOfOffsets(first, last, log.path, position)
+    end = (found.file[-1], found.position[-1]) if len(found) else (-1, -1)
+    after = [each for each in several if each.unkept and (numbers[each.path], each.position) > end]
+    if after:
+        first = found.last[-1] + 1 if len(found) else found.logs[0].base_offset or 0
+        yield HoleOfOffsets(first, None, after[0].path, after[0].position)
+    for each in several:
+        for absent in each.absent:
+            yield HoleOfOffsets(absent.start, absent.stop - 1, each.path, each.position)
+
+
+def missing_findings(holes: Iterable[HoleOfOffsets]) -> Iterator[Finding]:
+    """A finding for each range of offsets that is missing because of batches that are left out."""
+    for each in holes:
+        data: FindingData = {"last": each.last}
+        yield OffsetHole("offset/gap", Severity.ERROR, each.path, each.position, 0, each.first, data=data)
 
 
 def _left_out(found: CopyBatches, number: int, code: str) -> LeftOutBatch:

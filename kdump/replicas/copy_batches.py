@@ -103,9 +103,9 @@ class CopyBatches:
         for item in walk:
             if isinstance(item, BatchChunk) and not item.damaged:
                 self._add(number, item, limit)
-            elif not (isinstance(item, ForeignBatch) or _is_preallocated(item, log) or self._is_written(item, log)):
-                self.damage += damaged_ranges(log.path, item)
-                self._pending = True
+            elif not (isinstance(item, ForeignBatch) or self._is_written(item, log)):
+                self.damage += damaged_ranges(log.path, item, active=log.preallocated)
+                self._pending = self._pending or not _is_preallocated(item, log)
         state = walk.scanner.state()
         self.compacted = self.compacted or state.compacted
         self.transactional = self.transactional or state.transactional > 0

@@ -139,7 +139,7 @@ class _Comparison:
     """Compares the records of two copies where their batches have not the same bytes."""
 
     def __init__(self, left: CopyBatches, right: CopyBatches, max_bytes: int) -> None:
-        self._left, self._right = _RecordsOfCopy(left, max_bytes), _RecordsOfCopy(right, max_bytes)
+        self._left, self._right = RecordsOfCopy(left, max_bytes), RecordsOfCopy(right, max_bytes)
 
     def close(self) -> None:
         """Close the files."""
@@ -152,14 +152,15 @@ class _Comparison:
             left, right = self._left.of(mine, within), self._right.of(theirs, within)
             a, b = next(left, None), next(right, None)
             while a is not None and b is not None:
-                if a.offset == b.offset and _content(a) != _content(b):
+                if a.offset == b.offset and content(a) != content(b):
                     yield OffsetRange(a.offset, a.offset + 1)
                 offset = min(a.offset, b.offset)
                 a = next(left, None) if a.offset == offset else a
                 b = next(right, None) if b.offset == offset else b
 
 
-def _content(record: Record) -> tuple[object, ...]:
+def content(record: Record) -> tuple[object, ...]:
+    """What makes two records with one offset the same."""
     return record.timestamp, record.key, record.value, record.headers
 
 
@@ -193,7 +194,7 @@ def _groups(
             yield IndexRange(begin, i), IndexRange(from_, k)
 
 
-class _RecordsOfCopy:
+class RecordsOfCopy:
     """Reads the records of batches of a copy; holds one file open."""
 
     def __init__(self, batches: CopyBatches, max_bytes: int) -> None:
@@ -207,15 +208,20 @@ class _RecordsOfCopy:
 
     _source: InputFile | None
 
+    def body(self, number: int) -> bytes:
+        """The bytes of a batch; fewer where the file has become shorter. Raises SourceError."""
+        found = self.batches
+        if found.file[number] != self._file or self._source is None:
+            self.close()
+            self._file = found.file[number]
+            self._source = found.logs[self._file].open()
+        return bytes(reader_of(self._source)(found.position[number], found.size[number]))
+
     def of(self, part: IndexRange, within: OffsetRange) -> Iterator[Record]:
         """The records of these offsets, in order. Raises SourceError."""
         found = self.batches
         for number in range(*part):
-            if found.file[number] != self._file or self._source is None:
-                self.close()
-                self._file = found.file[number]
-                self._source = found.logs[self._file].open()
-            body = reader_of(self._source)(found.position[number], found.size[number])
+            body = self.body(number)
             if len(body) < found.size[number]:
                 continue  # the file has become shorter; reading it later says so
             batch = Batch._make(row(body, found.position[number]))

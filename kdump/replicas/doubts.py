@@ -44,13 +44,14 @@ def _unmatched(copies: Sequence[ReplicaCopy]) -> Unmatched:
 
 def _note_doubts(copies: Sequence[ReplicaCopy], alone: Unmatched) -> None:
     for copy in copies:
-        copy.offset_doubts = frozenset() if copy.is_compacted else frozenset(_unconfirmed(copy, alone))
+        doubts = copy.contradicted() if copy.is_compacted else _unconfirmed(copy, alone)
+        copy.offset_doubts = frozenset(doubts)
 
 
 def _unconfirmed(copy: ReplicaCopy, alone: Unmatched) -> Iterator[int]:
     """The batches with a suspicious offset that no other copy has at this offset."""
     of_others = [ranges for (number, _), ranges in alone.items() if number == copy.number]
-    for number in copy.suspicious():
+    for number in sorted({*copy.suspicious(), *copy.contradicted()}):
         if all(any(part.start <= number < part.stop for part in ranges) for ranges in of_others):
             yield number
 

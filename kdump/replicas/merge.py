@@ -29,6 +29,7 @@ from kdump.replicas.batch_order import LeftOutBatch
 from kdump.replicas.copy_batches import CopyBatches
 from kdump.replicas.differences import COPIES, Coverage, Difference, differences
 from kdump.replicas.doubts import settle_doubts
+from kdump.replicas.left_out import KeptRecords
 from kdump.replicas.offset_ranges import OffsetRange, common, united, without
 from kdump.replicas.replica_copy import CopyRange, ReplicaCopy, Stretch, part_of, records_in
 from kdump.storage.copies import by_topic_id, topic_id_of
@@ -300,7 +301,8 @@ class _Merge:
             parts = self._with_spare(coverages, parts)
         if self._within is not None:
             parts = _clipped(parts, self._within)
-        covered = _covered(parts)
+        left_out = self._left_out(parts)
+        covered = without(_covered(parts), united(absent for each in left_out for absent in each.absent))
         kept, deleted = self._without_deleted(parts)
         order = [self._copies[number] for number in self._history.order]
         slices = tuple(self._slices(kept))
@@ -322,10 +324,22 @@ class _Merge:
             deleted=deleted,
             high_watermark=self._high_watermark,
             above_high_watermark=self._above(kept),
-            left_out=tuple(each for copy in order for each in copy.left_out),
+            left_out=left_out,
             damage=tuple(each for copy in order for each in copy.damage),
             errors=self._errors,
         )
+
+    def _left_out(self, parts: Sequence[_Part]) -> tuple[LeftOutBatch, ...]:
+        """The batches that are left out of each copy, with what of their records is not in the result."""
+        kept = [
+            Stretch(part.start, part.stop, part.stretch.of, part_of(part.stretch, part.start, part.stop))
+            for part in parts
+        ]
+        covered, found = _covered(parts), list[LeftOutBatch]()
+        for copy in (self._copies[number] for number in self._history.order):
+            for each in KeptRecords(kept, copy.batches.logs, self._options.max_batch_bytes).judged(copy.left_out):
+                found.append(each._replace(is_made_good=bool(each.unkept) and copy.is_made_good(each, covered)))
+        return tuple(found)
 
     def _with_spare(self, coverages: Sequence[Coverage], parts: list[_Part]) -> list[_Part]:
         """The parts, and batches that their own copies leave out and that fit where nothing else does."""

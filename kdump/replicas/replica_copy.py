@@ -8,7 +8,7 @@ from kdump.broker.history import EpochRun, History, history_of
 from kdump.log.header_pass import checkpoint_context
 from kdump.replicas.batch_order import LeftOutBatch, ordered
 from kdump.replicas.copy_batches import CopyBatches, IndexRange, PositionRange
-from kdump.replicas.offset_ranges import OffsetRange, common
+from kdump.replicas.offset_ranges import OffsetRange, common, without
 from kdump.storage.copies import epochs_of
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import Partition
@@ -77,6 +77,7 @@ class ReplicaCopy:
         self._checkpoint = epochs_of(partition.epochs)
         self.history = History((), 0)
         self.cut: int | None = None
+        self._places: list[tuple[int, int, int]] | None = None
         self.offset_doubts: frozenset[int] = frozenset()
         self._epoch_doubts: frozenset[int] = frozenset()
 
@@ -115,6 +116,19 @@ class ReplicaCopy:
             parts.append(IndexRange(start, len(found)))
         self.batches = found.select(parts)
 
+    def is_made_good(self, batch: LeftOutBatch, covered: Sequence[OffsetRange]) -> bool:
+        """Whether the result has all offsets of the place of a batch that is left out, and this copy none of them."""
+        found = self.batches
+        file = next(number for number, log in enumerate(found.logs) if log.path == batch.path)
+        if self._places is None or len(self._places) != len(found):
+            self._places = sorted(zip(found.file, found.position, range(len(found)), strict=True))
+        at = bisect_left(self._places, (file, batch.position, 0))
+        start = found.last[self._places[at - 1][2]] + 1 if at else found.logs[file].base_offset
+        if start is None:
+            return False
+        stop = found.first[self._places[at][2]] if at < len(self._places) else start + max(batch.records, 1)
+        return start < stop and not without([OffsetRange(start, stop)], covered)
+
     def suspicious(self) -> Iterator[int]:
         """The batches that touch the one before them and do not continue it, nor does the one after continue them."""
         found = self.batches
@@ -123,6 +137,16 @@ class ReplicaCopy:
             alone = part.stop - part.start == 1 and number > 0 and not found.is_break(number)
             if alone and found.file[number] == found.file[number - 1]:
                 yield number
+
+    def contradicted(self) -> Iterator[int]:
+        """The batches that claim offsets of a batch that is left out, and have not as many records as offsets."""
+        found = self.batches
+        for each in self.left_out:
+            number = bisect_left(found.last, each.first_offset)
+            while number < len(found) and found.first[number] <= each.last_offset:
+                if found.count[number] <= found.last[number] - found.first[number]:
+                    yield number
+                number += 1
 
     # ---- history
 

@@ -10,8 +10,10 @@ from kdump.format.naming import TopicPartition
 from kdump.kernel.seek import row
 from kdump.log.batch_location import DamagedRange
 from kdump.log.records import DamageWarning
+from kdump.replicas.batch_order import LeftOutBatch
 from kdump.storage.file_store import open_source
 from kdump.storage.source import reader_of
+from kdump.verify.findings import Severity
 
 
 class DataLoss(KdumpError):
@@ -50,6 +52,16 @@ class LossPolicy:
             f" {each.length} bytes, cannot be read"
         )
 
+    def left_out(self, each: LeftOutBatch) -> None:
+        """Take a valid batch that contradicts others about its offsets: a loss unless the same records are read."""
+        unkept = f"{each.unkept} of its {each.records} records are not read"
+        offsets = f"the batch with the offsets {each.first_offset} to {each.last_offset} of {self._name}"
+        what = f"{each.path}: at byte {each.position}: {each.code}: {offsets} contradicts others"
+        if each.severity is Severity.ERROR:
+            self._take(f"{what}: {unkept}")
+        else:
+            self._warn(f"{what}: the same records are read")
+
     def undecided(self, records: int, offset: int | None, path: str) -> None:
         """Take records whose transaction is not decided because of damage after them."""
         self._take(
@@ -60,9 +72,12 @@ class LossPolicy:
     def _take(self, what: str) -> None:
         if self._fail:
             raise DataLoss(what)
+        self._warn(f"{what}, and are left out")
+
+    def _warn(self, what: str) -> None:
         if not self._warned:
             self._warned = True
-            warnings.warn(f"{what}, and are left out", DamageWarning, stacklevel=2)
+            warnings.warn(what, DamageWarning, stacklevel=2)
 
 
 def _offset_at(each: DamagedRange) -> int:

@@ -97,6 +97,8 @@ def read_range(
         first.damaged(damage, max(after, offsets.start), offsets.stop)
     for lost in found.lost:
         first.lost(lost)
+    for batch in found.left_out:
+        first.left_out(batch)
     partition = found.partition
     if options.isolation == "read-committed":
         following = following_slices(log, offsets, max_batch_bytes)

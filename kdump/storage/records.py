@@ -59,6 +59,11 @@ class DecodedBatch(NamedTuple):
         """The offset of the first record, NO_VALUE without records."""
         return int(self.rows[_OFFSET]) if self.rows else NO_VALUE
 
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record, NO_VALUE without records."""
+        return int(self.rows[len(self.rows) - _WIDTH + _OFFSET]) if self.rows else NO_VALUE
+
     def select(self, first: int | None, stop: int | None, limit: int | None) -> "DecodedBatch":
         """The first `limit` records with offsets in [first, stop)."""
         return self.choose(_with_offsets(first, stop), limit)

@@ -374,7 +374,7 @@ def test_nothing_to_convert(kdump: Any, tmp_path: Path, place: Path) -> None:
 def test_text(kdump: Any, damaged: Path, place: Path) -> None:
     ran = kdump.inside("convert", "--format", "text", str(damaged), "-o", str(place / "out"))
     said = ran.text.splitlines()
-    assert f"{damaged / 'orders-0'}: 6 rows, offsets 3..8, next 9, in 1 file; left out: " in ran.text
+    assert f"{damaged / 'orders-0'}: 6 rows, offsets 3..8, next 9, in 1 file; missing: " in ran.text
     assert said[-1].startswith("6 rows of 2 partitions in 1 file, ")
     assert said[-1].endswith(": 1 error")
 

@@ -127,4 +127,9 @@ def test_damage_is_reported(tmp_path: Path) -> None:
     found: list[kdump.DamagedRange] = []
     read = kdump.arrow(directory, columns=["offset"], on_damage=found.append).read_all()
     assert read.column("offset").to_pylist() == [*range(14), *range(16, 20)]
-    assert [(each.code, each.position) for each in found] == [("batch/crc", sum(map(len, [*WHOLE[:7], WHOLE[2]])))]
+    repeated, damaged = sum(map(len, WHOLE[:5])), sum(map(len, [*WHOLE[:7], WHOLE[2]]))
+    assert [(each.code, each.position, each.first_offset, each.last_offset) for each in found] == [
+        ("batch/crc", damaged, None, None),
+        ("offset/backwards", repeated, None, None),
+        ("offset/gap", damaged + len(torn), 14, 15),
+    ]

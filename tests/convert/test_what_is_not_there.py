@@ -152,15 +152,16 @@ def test_a_batch_that_is_left_out_is_reported(tmp_path: Path) -> None:
     second = 12 + int.from_bytes(data[size + 8 : size + 12])
     data[size + 2] ^= 1  # the base offset of the second batch, which no checksum covers
     log.write_bytes(data)
-    (found,) = (each for each in findings(directory, tmp_path / "moved") if each.severity is Severity.ERROR)
+    found, hole = (each for each in findings(directory, tmp_path / "moved") if each.severity is Severity.ERROR)
     assert (found.path, found.position) == (str(log), size)
-    assert found.message.endswith("no other batch has its offsets")
+    assert found.message.endswith("are in no other batch")
+    assert (hole.code, hole.path, hole.position) == ("offset/gap", str(log), size + second)
 
     data[size + 2] ^= 1
     log.write_bytes(data[: size + second] + data[size : size + second] + data[size + second :])
     (found,) = findings(directory, tmp_path / "twice")
     assert (found.code, found.severity) == ("offset/backwards", Severity.WARNING)
-    assert found.message.endswith("others have its offsets")
+    assert found.message.endswith("the same records with these offsets are kept")
 
 
 def test_missing_offsets_in_a_segment_are_a_warning(tmp_path: Path) -> None:

@@ -48,6 +48,10 @@ PARTITION = {
     "left_out": LEFT_OUT,
     "files": "the number of files that were written",
     "bytes": "of the segments of a new log, also of one that --dry-run does not write; null for others",
+    "missing": (
+        "the offsets that the output should have and lacks, at most 1000 ranges: objects of first_offset, last_offset "
+        "(null where the end is not known) and exact (false where the log is compacted, and where the end is not known)"
+    ),
     "notes": "sentences that a reader of the output has to know: what was merged, deleted or converted",
 }
 SUMMARY = {
@@ -166,12 +170,16 @@ MANIFEST: dict[str, tuple[str, Mapping[str, str]]] = {
         },
     ),
     "finding": (
-        "Bytes that no file has, because they are no valid batch.",
+        (
+            "Bytes that no file has, because they are no valid batch, or contradict others about their offsets; or "
+            "what is wrong with the end of the log."
+        ),
         {
             "path": "of the log file",
             "position": "of the bytes",
             "length": "their number",
             "code": "see FINDINGS in kdump-verify(1)",
+            "severity": "error, warning, info",
         },
     ),
     "left_out": (
@@ -180,7 +188,7 @@ MANIFEST: dict[str, tuple[str, Mapping[str, str]]] = {
             "1000th of a run on, one line has all others."
         ),
         {
-            "why": "aborted, undecided, damaged",
+            "why": "aborted, undecided, damaged, missing, repeated, deleted, diverged",
             "records": "their number; null where it is not known",
             "first_offset": "they lie from here on; null where it is not known",
             "last_offset": "up to here; likewise",
@@ -383,7 +391,9 @@ RULES = (
 MISSING = (
     "Of a single copy, a segment that is missing between two others is reported as segment/missing, an error, and "
     "offsets that are missing in a segment as offset/gap, a warning, unless the log is compacted. A valid batch that "
-    "contradicts others about its offsets is left out, and reported: an error unless others have its offsets. A "
+    "contradicts others about its offsets is left out, and reported: an error unless the same records with these "
+    "offsets are kept, or another copy has what belongs in its place. The offsets that are missing for it are an "
+    "error, too. A "
     "segment with the suffix .swap, which a broker was putting in the place of others, is read instead of these, as "
     "its next start would do, also an empty one; it is reported as file/leftover. "
     "Offsets that no copy has are reported as replica/missing, an error, with whether they lie below the high "
@@ -394,8 +404,10 @@ MISSING = (
 )
 DAMAGE = [
     (
-        "Bytes that are no valid batch are skipped, with a line in the report and in the manifest, and the exit status "
-        "is 1. Of a batch in which a record cannot be parsed, the records before it are converted. Errors about copies "
+        "Bytes that are no valid batch are skipped, with a line in the report and in the manifest, with the code and "
+        "the severity of kdump verify; after an error the exit status is 1. The offsets that are missing for it are "
+        "said for each partition. A log that ends below its high watermark is checkpoint/beyond, an error. Of a batch "
+        "in which a record cannot be parsed, the records before it are converted. Errors about copies "
         "count as damage; so does, with --strict, a key or value that is no JSON text under --keys json or --values "
         "json."
     ),

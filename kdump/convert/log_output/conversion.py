@@ -22,6 +22,7 @@ from kdump.convert.log_output.log_batches import BatchCounts, BatchEpoch, BatchR
 from kdump.convert.log_output.log_segments import CompanionFiles, SegmentCounter, SegmentsWriter, write_companions
 from kdump.convert.log_output.log_staging import staged_directory
 from kdump.convert.log_output.log_writer import LogWriter
+from kdump.convert.records.holes import PartHoles
 from kdump.errors import KdumpError, reason
 from kdump.format import codec as codecs
 from kdump.format.checkpoint import EpochEntry, epoch_entries
@@ -48,7 +49,8 @@ class LogConversion(NamedTuple):
 
     `isolation`: with another one than `all`, nothing is transactional, no batch has a producer id, and there are no
     control batches. `without_producer` counts the batches that lost them, `control` the control batches left out.
-    `renumbered`: the source has no offsets (Kafka 0.7), so they count from 0. `damaged_ranges` were skipped.
+    `renumbered`: the source has no offsets (Kafka 0.7), so they count from 0. `damaged_ranges` were skipped. `holes`
+    are the offsets that the source has lost.
     """
 
     topic_partition: TopicPartition
@@ -73,6 +75,7 @@ class LogConversion(NamedTuple):
     damaged_ranges: int
     damaged_bytes: int
     topic_id: str | None
+    holes: PartHoles
 
 
 def directory_name(partition: SlicedPartition) -> str:
@@ -134,7 +137,8 @@ class Conversion:
         with _output_errors(final_path), _directory(staging, name) as directory:
             rolls = self._start(), options.segment_bytes
             segments = SegmentCounter(*rolls) if directory is None else SegmentsWriter(directory, *rolls)
-            writer = LogWriter(segments, how, self._on_damage, self._on_bytes, decisions)
+            gaps = partition.headers is not None and partition.headers.gaps
+            writer = LogWriter(segments, how, self._on_damage, self._on_bytes, decisions, gaps=gaps)
             try:
                 for number, each in self._slices:
                     lowest = max(each.lowest, LOWEST if first is None else first, 0)
@@ -181,6 +185,7 @@ class Conversion:
             damaged_ranges=counts.damaged_ranges,
             damaged_bytes=counts.damaged_bytes,
             topic_id=topic_id,
+            holes=writer.holes.finish(),
         )
 
     def _end_of(self, number: int) -> int:

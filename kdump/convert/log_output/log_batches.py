@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from kdump.format.batch import LEADER_EPOCH_AT, LENGTH_AT, MAGIC_AT, UP_TO_MAGIC
+from kdump.format.batch import LEADER_EPOCH_AT, LENGTH_AT, MAGIC_AT, UP_TO_MAGIC, Batch
+from kdump.kernel.encode import Encoder
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.log.log_slice import EVERYTHING, Bounds
 from kdump.storage.read_policy import ReadPolicy
@@ -106,3 +107,27 @@ class HeaderFields(NamedTuple):
     producer_epoch: int
     base_sequence: int
     count: int  # type: ignore[assignment]  # Kafka's word, also the name of a method of tuple
+
+    @classmethod
+    def of(cls, batch: Batch, first: int, last: int) -> "HeaderFields":
+        """Those of a batch, with other offsets."""
+        return cls(
+            first,
+            last,
+            batch.partition_leader_epoch,
+            batch.attributes,
+            batch.base_timestamp,
+            batch.max_timestamp,
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            batch.count,
+        )
+
+
+class MessageBatch:
+    """Uncompressed messages of one magic and timestamp type that will be one batch."""
+
+    def __init__(self, magic: int, append_ms: int | None, base_offset: int) -> None:
+        self.magic, self.append_ms, self.base_offset = magic, append_ms, base_offset
+        self.encoder = Encoder(2, base_offset, log_append_ms=append_ms)

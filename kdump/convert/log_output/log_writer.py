@@ -18,10 +18,12 @@ from kdump.convert.log_output.log_batches import (
     BatchEpoch,
     BatchRewrite,
     HeaderFields,
+    MessageBatch,
     by_timestamp_type,
     offset_at,
 )
 from kdump.convert.log_output.time_choice import TimeChoice
+from kdump.convert.records.holes import HoleTracker, first_known_offset
 from kdump.format import codec as codecs
 from kdump.format.batch import (
     CODEC_MASK,
@@ -40,12 +42,13 @@ from kdump.format.naming import Kind
 from kdump.kernel.copy_run import RUN_FULL, CopyRun, offset_is_ahead, skip_below
 from kdump.kernel.encode import Encoder
 from kdump.kernel.isolation import ABORTED, COMMITTED, Decisions
+from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
 from kdump.log.batch_location import DamagedRange, damaged_ranges
 from kdump.log.log_slice import EVERYTHING, LogSlice, walk_of_slice
 from kdump.storage.read_policy import open_file
 from kdump.storage.records import DecodedBatch, open_batch, open_in_pieces, payload_of
-from kdump.storage.walk import BatchChunk, Tail, TailContent
+from kdump.storage.walk import BatchChunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,14 +67,6 @@ _NO_CODEC: Final = len(codecs.CODECS)
 """No batch has it: with a level, each one is compressed again."""
 
 
-class _Messages:
-    """Uncompressed messages of one magic and timestamp type that will be one batch."""
-
-    def __init__(self, magic: int, append_ms: int | None, base_offset: int) -> None:
-        self.magic, self.append_ms, self.base_offset = magic, append_ms, base_offset
-        self.encoder = Encoder(2, base_offset, log_append_ms=append_ms)
-
-
 class LogWriter:
     """Writes the slices of a partition, one after another, then `end`.
 
@@ -85,13 +80,15 @@ class LogWriter:
         on_damage: "Callable[[DamagedRange], object]",
         on_bytes: "Callable[[int], object]",
         decisions: Decisions | None = None,
+        *,
+        gaps: bool = False,
     ) -> None:
         self._segments, self._how = segments, how
         self._on_damage, self._on_bytes = on_damage, on_bytes
         self._decisions = decisions
         codec = _ANY_CODEC if how.codec is None else _NO_CODEC if how.level is not None and how.codec else how.codec
         self._run = CopyRun(codec=codec, plain=how.plain)
-        self._messages: _Messages | None = None
+        self._messages: MessageBatch | None = None
         self._next = 0  # the lowest offset that the next record can have
         self._lowest = self._highest = 0
         self._after = -1  # the offset of the batch after the chunk
@@ -104,6 +101,8 @@ class LogWriter:
         self._whole = 0  # batches of the chunk before this one have to be opened no more for their timestamps
         self.counts = BatchCounts()
         self.first_offset: int | None = None
+        self.holes = HoleTracker(gaps=gaps)
+        """Takes the offsets that the log has lost."""
         self.end_offset: int | None = None
         """The offset after the last valid batch, also where it is left out."""
 
@@ -124,15 +123,18 @@ class LogWriter:
         self._is_inside, self._past = False, 0
         if self._decisions is not None:
             self._decisions.begin(number)
+        self.holes.begin_slice(each)
         with open_file(each.log, self._how.read_policy) as source:
             at = each.start
             limit = self._how.max_batch_bytes
             walk = walk_of_slice(each, source, everything=True, max_batch_bytes=limit, rows=_CHUNK_BATCHES)
             for item in walk:
                 if isinstance(item, BatchChunk) and not item.damaged:
+                    self.holes.chunk(item)
                     self._chunk(item, each.log.kind is Kind.KAFKA07)
-                elif not (isinstance(item, Tail) and item.reason is TailContent.ZEROS and each.log.preallocated):
-                    for damaged in damaged_ranges(each.log.path, item):
+                else:
+                    for damaged in damaged_ranges(each.log.path, item, active=each.log.preallocated):
+                        self.holes.damage(each)
                         self._report(damaged)
                 self._on_bytes(walk.position - at)
                 at = walk.position
@@ -280,7 +282,7 @@ class LogWriter:
         messages = self._messages
         if messages is None or (messages.magic, messages.append_ms) != (batch.magic, batch.log_append_ms):
             self._flush()
-            messages = self._messages = _Messages(batch.magic, batch.log_append_ms, batch.last_offset)
+            messages = self._messages = MessageBatch(batch.magic, batch.log_append_ms, batch.last_offset)
         encoder, window = messages.encoder, chunk.walk.window
         before, limit = encoder.count, max(1, self._how.batch_bytes - HEADER_SIZE)
         rows, stop = chunk.walk.scanner.rows, self._whole_until(chunk, index)
@@ -309,7 +311,7 @@ class LogWriter:
         """Write the messages of a wrapper as a batch."""
         opened = self._open(batch, chunk)
         if opened.problem is not None:
-            self._report_batch(batch, opened.problem)
+            self._report_batch(batch, opened.problem, opened.last_offset)
         lowest, highest, inside = max(self._lowest, self._next), self._highest, opened
         if opened.problem is not None:  # what comes after the bad message would show its offsets wrong
             highest = min(highest, batch.last_offset)
@@ -340,7 +342,7 @@ class LogWriter:
             messages = self._messages
             if batch.codec or messages is None or messages.encoder.size + batch.size > self._how.batch_bytes:
                 self._flush()
-                messages = _Messages(batch.magic, None, self._next)
+                messages = MessageBatch(batch.magic, None, self._next)
             encoder, first = messages.encoder, self._next
             encoder.add_rows(opened.rows, opened.payload, first)
             self.counts.converted += 1
@@ -357,7 +359,7 @@ class LogWriter:
     def _add(self, encoder: Encoder, batch: Batch, records: DecodedBatch) -> bool:
         """Add decoded records; false, and reported, where their offsets do not rise."""
         if encoder.add_rows(records.rows, records.payload) < records.records:
-            self._report_batch(batch, "offset/backwards")
+            self._report_batch(batch, "offset/backwards", encoder.last_offset if encoder.count else NO_VALUE)
             return False
         return True
 
@@ -387,18 +389,7 @@ class LogWriter:
         last = min(self._highest, batch.last_offset)
         if lowest > last:  # another batch has these offsets
             return
-        fields = HeaderFields(
-            lowest,
-            last,
-            batch.partition_leader_epoch,
-            batch.attributes,
-            batch.base_timestamp,
-            batch.max_timestamp,
-            batch.producer_id,
-            batch.producer_epoch,
-            batch.base_sequence,
-            batch.count,
-        )
+        fields = HeaderFields.of(batch, lowest, last)
         if how.plain and (batch.producer_id != -1 or batch.transactional):
             counts.without_producer += batch.count > 0
             attributes = batch.attributes & ~(TRANSACTIONAL | CONTROL)
@@ -429,7 +420,8 @@ class LogWriter:
         """Write the records of a batch that lie inside its new bounds."""
         opened = open_in_pieces(batch, chunk.body(batch), self._how.max_batch_bytes)
         if opened.problem is not None:
-            self._report_batch(batch, opened.problem)
+            last = max((piece.last_offset for piece in opened.pieces()), default=NO_VALUE)
+            self._report_batch(batch, opened.problem, last)
         time = None if batch.control else self._time
         encoder = Encoder(2, fields.base_offset, base_timestamp=batch.base_timestamp)
         for piece in opened.pieces():
@@ -491,8 +483,11 @@ class LogWriter:
 
     # ---- damage
 
-    def _report_batch(self, batch: Batch, code: str) -> None:
+    def _report_batch(self, batch: Batch, code: str, last: int = NO_VALUE) -> None:
+        """Report a batch of which no record after the offset `last` can be read; by default none."""
         self._report(DamagedRange(self._path, batch.position, batch.size, code))
+        if not batch.is_kafka07:
+            self.holes.unread(first_known_offset(batch) if last == NO_VALUE else last + 1, batch.last_offset)
 
     def _report(self, damaged: DamagedRange) -> None:
         self.counts.damaged_ranges += 1

@@ -17,6 +17,7 @@ from kdump.convert.records.ordered_log import ordered_log
 from kdump.convert.tables import FINDINGS, GROUPS, PRODUCERS, SEGMENTS, TABLES, TRANSACTIONS, schema_of
 from kdump.errors import SourceError
 from kdump.format.naming import as_utf8
+from kdump.log.batch_location import DamagedRange
 from kdump.log.isolation import transactions_of
 from kdump.log.log_slice import SlicedPartition, whole_log
 from kdump.stat.row_builder import RowBuilder
@@ -32,6 +33,7 @@ from kdump.verify.verify import verify_logs
 
 TableName = Literal["batches", "segments", "producers", "transactions", "findings", "groups"]
 OnError = Callable[[SourceError], object]
+OnDamage = Callable[[DamagedRange], object]
 _FROM_SEGMENTS: Final = SEGMENTS.names[3:]
 
 
@@ -42,6 +44,7 @@ def table_reader(
     columns: Sequence[str] | None = None,
     deep: bool = False,
     on_error: OnError | None = None,
+    on_damage: OnDamage | None = None,
     max_batch_bytes: int = MAX_BATCH_BYTES,
 ) -> pa.RecordBatchReader:
     """Read what is known about log files, topic-partitions or log directories as Arrow's record batches.
@@ -57,7 +60,9 @@ def table_reader(
     groups; findings about the files of a log directory itself come where that is named. What lies in a directory that a
     broker set aside (`-delete`, `-stray`, `-future`) is left out of `batches`, `producers` and `transactions` unless it
     is named.
-    `on_error` gets what cannot be read, and reading goes on; without it, the SourceError is raised.
+    `on_error` gets what cannot be read, and reading goes on; without it, the SourceError is raised. `on_damage` gets
+    what `producers` and `transactions` leave out because batches contradict each other about their offsets, and the
+    damage then; the table `batches` has a row for each batch, `findings` all that is wrong.
 
     Returns a pyarrow.RecordBatchReader. Raises ValueError for a name that there is not. Raises SourceError for what
     cannot be read, while reading.
@@ -67,7 +72,7 @@ def table_reader(
     whole = TABLES[table]
     schema = whole if columns is None else schema_of(whole, columns)
     several = [paths] if isinstance(paths, str | PathLike) else list(paths)
-    batches = _Tables(several, on_error, max_batch_bytes, deep=deep).batches(table)
+    batches = _Tables(several, on_error, max_batch_bytes, deep=deep, on_damage=on_damage).batches(table)
     if columns is not None:
         batches = (each.select(schema.names) for each in batches)
     return pa.RecordBatchReader.from_batches(schema, batches)
@@ -90,8 +95,15 @@ class _Tables:
     """The record batches of each table."""
 
     def __init__(
-        self, paths: Sequence[str | PathLike[str]], on_error: OnError | None, max_batch_bytes: int, *, deep: bool
+        self,
+        paths: Sequence[str | PathLike[str]],
+        on_error: OnError | None,
+        max_batch_bytes: int,
+        *,
+        deep: bool,
+        on_damage: OnDamage | None = None,
     ) -> None:
+        self._on_damage = _ignore if on_damage is None else on_damage
         self._paths, self._on_error, self._max_batch_bytes, self._deep = paths, on_error, max_batch_bytes, deep
 
     def batches(self, table: TableName) -> Iterator[pa.RecordBatch]:
@@ -127,7 +139,10 @@ class _Tables:
     def _ordered(self, found: Iterable[Found]) -> Iterator[SlicedPartition]:
         for each in self._partitions(found):
             try:
-                yield ordered_log(whole_log(each), self._max_batch_bytes).partition
+                log = ordered_log(whole_log(each), self._max_batch_bytes)
+                for damaged in log.skipped:
+                    self._on_damage(damaged)
+                yield log.partition
             except SourceError as error:
                 self._fail(error)
 
@@ -191,6 +206,10 @@ class _Tables:
             for error in report.errors:
                 self._fail(error)
             yield from map(_finding_row, report.findings)
+
+
+def _ignore(_: DamagedRange) -> None:
+    """Nothing wants to know it."""
 
 
 def _as_named(found: Iterable[Found]) -> Iterator[Found]:

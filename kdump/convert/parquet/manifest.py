@@ -229,7 +229,8 @@ def partition_lines(each: ConvertedPartition) -> "Iterator[JsonObject]":
             "sources": [{**source._asdict(), "path": _text(source.path)} for source in file.sources],
         }
     for finding in each.findings:
-        yield {"type": "finding", **finding._asdict(), "path": _text(finding.path)}
+        of = {"path": _text(finding.path), "position": finding.position, "length": finding.length}
+        yield {"type": "finding", **of, "code": finding.code, "severity": finding.severity.word}
     for left_out in each.left_out:
         yield {"type": "left_out", **left_out._asdict()}
 

@@ -24,6 +24,7 @@ from kdump.format.naming import TopicPartition
 from kdump.format.text_files import CheckpointError, json_number, json_object, quoted_json
 from kdump.kernel.crc import crc32c
 from kdump.log.batch_location import DamagedRange
+from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
     from kdump.format.json_types import JsonObject, JsonValue
@@ -122,6 +123,9 @@ class _LineFields:
         except KeyError:
             raise CheckpointError(f"it has no field {name}") from None
 
+    def has(self, name: str) -> bool:
+        return name in self._fields
+
     def number(self, name: str) -> int:
         return json_number(name, self.get(name), 64)
 
@@ -214,7 +218,10 @@ class _Reading:
                 self._files.append(self._file(line))
             case "finding":
                 place = line.count("position"), line.count("length")
-                self._findings.append(DamagedRange(line.name("path"), *place, line.text("code")))
+                code, severity = line.text("code"), Severity.ERROR
+                if line.has("severity"):  # versions before this one did not write it
+                    severity = _severity(line.text("severity"))
+                self._findings.append(DamagedRange(line.name("path"), *place, code, severity))
             case "left_out":
                 offsets = (line.optional(name, line.number) for name in ("records", "first_offset", "last_offset"))
                 self._left_out.append(LeftOut(line.text("why"), *offsets))
@@ -262,6 +269,13 @@ class _Reading:
 
     def manifest(self) -> Manifest:
         return Manifest(self._run, self._settings, self._partitions)
+
+
+def _severity(word: str) -> Severity:
+    found = next((each for each in Severity if each.word == word), None)
+    if found is None:
+        raise CheckpointError(f"{quoted_json(word)} is no severity")
+    return found
 
 
 def check_folder_id(run: str) -> str:

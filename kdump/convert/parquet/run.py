@@ -20,8 +20,9 @@ from kdump.convert.parquet.manifest import (
 from kdump.convert.parquet.output_directory import OutputDirectory, StagingFolder, WrittenPartition
 from kdump.convert.parquet.writer import PartitionWriter, WrittenFile, stream_columns
 from kdump.convert.records.decode_ahead import decode_ahead
+from kdump.convert.records.holes import KEPT_HOLES, PartHoles, first_known_offset, joined_holes
 from kdump.convert.records.outcome_ranges import OutcomeRange, OutcomeRanges
-from kdump.convert.records.reader import KEPT_HOLES, ReadSlice, RecordStream, first_known_offset
+from kdump.convert.records.reader import ReadSlice, RecordStream
 from kdump.convert.tables import record_schema
 from kdump.convert.value_texts import log_columns
 from kdump.errors import KdumpError
@@ -35,13 +36,6 @@ from kdump.storage.walk import MAX_BATCH_BYTES
 _BATCHES_AHEAD: Final = 8
 
 
-class _Hole(NamedTuple):
-    """Offsets, first and last, that bytes without a valid batch may have had; `last` is None where no batch follows."""
-
-    first: int
-    last: int | None
-
-
 class WrittenPart(NamedTuple):
     """The files of a part of a topic-partition, and what was found while it was read; see RecordStream.
 
@@ -49,14 +43,11 @@ class WrittenPart(NamedTuple):
     """
 
     files: tuple[WrittenFile, ...]
-    first_offset: int | None
-    end: int | None
     last_batch: BatchIdentity | None
     first_undecided: int | None
     aborted: tuple[OutcomeRange, ...]
     undecided: tuple[OutcomeRange, ...]
-    first_hole: _Hole | None
-    holes: tuple[_Hole, ...]
+    holes: PartHoles
     findings: tuple[DamagedRange, ...]
     findings_dropped: int
     is_beyond: bool
@@ -134,14 +125,11 @@ def write_part(
     sources = [(_first_offset(each), _source_file(each)) for each in stream.slices]
     return WrittenPart(
         tuple(staging.complete(each, _sources_of(each.file, sources)) for each in files),
-        stream.first_offset,
-        stream.end,
         None if stream.last_batch is None else identity_of(stream.last_batch),
         stream.first_undecided,
         tuple(stream.aborted_ranges),
         tuple(stream.undecided_ranges),
-        None if stream.first_hole is None else _Hole(*stream.first_hole),
-        tuple(_Hole(*each) for each in stream.holes),
+        stream.holes,
         tuple(damage.kept),
         damage.dropped,
         stream.is_beyond,
@@ -174,11 +162,12 @@ def join_parts(
     parts: Sequence[WrittenPart],
     left_out: Iterable[LeftOut],
     damage: DamagedRanges | None = None,
+    others: Iterable[DamagedRange] = (),
 ) -> WrittenPartition:
     """The files of all parts of a topic-partition, and what the manifest will say of it.
 
     The parts are in the order of offsets; none where an earlier run has converted all that was asked for. `damage` was
-    found before them.
+    found before them; `others` are valid batches that are left out, and what is wrong with the end of the log.
     """
     old = start.entry
     if not parts and old is not None:
@@ -189,9 +178,9 @@ def join_parts(
     all_files = (*kept, *(each.file for each in files))
     last = next((part.last_batch for part in reversed(parts) if part.last_batch is not None), None)
     next_offset = _next_offset(chosen, parts, last, old)
-    read = (absolute(each.log.path) for _, each in chosen.numbered())
+    read = (absolute(path) for path in (partition.path, *(each.log.path for _, each in chosen.numbered())))
     before = DamagedRanges() if damage is None else damage
-    found = [*before.kept, *(each for part in parts for each in part.findings)]
+    found = [*before.kept, *others, *(each for part in parts for each in part.findings)]
     findings, dropped = merged_findings(
         old,
         (each._replace(path=absolute(each.path)) for each in found),
@@ -209,7 +198,7 @@ def join_parts(
         findings_dropped=dropped,
         files=all_files,
         findings=findings,
-        left_out=(*_left_out(parts, old, chosen), *left_out),
+        left_out=tuple(dict.fromkeys((*_left_out(parts, old, chosen), *left_out))),
     )
     return WrittenPartition(entry, files)
 
@@ -248,8 +237,8 @@ def _left_out(
     ):
         for each in _joined(several, _undecided(parts)):
             yield LeftOut(why, each.records, each.first, each.last)
-    for start, end in islice(_holes(parts), KEPT_HOLES):
-        if end is None or end >= (chosen.offset[0] or 0):
+    for start, end, damaged in islice(joined_holes(part.holes for part in parts), KEPT_HOLES):
+        if damaged and (end is None or end >= (chosen.offset[0] or 0)):
             yield LeftOut("damaged", None, max(start, chosen.offset[0] or 0), end)
 
 
@@ -257,7 +246,7 @@ def _is_before(each: LeftOut, offset: int) -> bool:
     """Whether an earlier run found this below the offset where the next one begins."""
     if each.why == "aborted":
         return each.last_offset is not None and each.last_offset < offset
-    return each.why == "damaged" and (each.first_offset or 0) < offset
+    return each.why in ("damaged", "missing") and (each.first_offset or 0) < offset
 
 
 def _joined(ranges: Iterable[OutcomeRange], border: int | None) -> OutcomeRanges:
@@ -265,28 +254,3 @@ def _joined(ranges: Iterable[OutcomeRange], border: int | None) -> OutcomeRanges
     for each in ranges:
         joined.add(each, border)
     return joined
-
-
-def _holes(parts: Iterable[WrittenPart]) -> Iterator[_Hole]:
-    """Those of all parts. One at the end of a part goes on to the first batch of the next one."""
-    after, begun = None, None
-    for part in parts:
-        if part.first_hole is not None:
-            if begun is None:
-                begun = part.first_hole.first if after is None else after
-            if (last := part.first_hole.last) is not None:
-                if last >= begun:
-                    yield _Hole(begun, last)
-                begun = None
-        elif begun is not None and part.first_offset is not None:
-            if part.first_offset > begun:
-                yield _Hole(begun, part.first_offset - 1)
-            begun = None
-        for hole in part.holes:
-            if hole.last is None:
-                begun = hole.first
-            else:
-                yield hole
-        after = after if part.end is None else part.end
-    if begun is not None:
-        yield _Hole(begun, None)

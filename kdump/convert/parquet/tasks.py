@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from kdump.convert.damage_log import DamageLog, joined_findings
 from kdump.convert.field_formats import FieldFormat
+from kdump.convert.missing import missing_of, not_damaged
 from kdump.convert.options import ConvertOptions
 from kdump.convert.parquet.continuation import Continuation, continue_after
 from kdump.convert.parquet.manifest import ConversionSettings, ConvertedFile, ConvertedPartition, LeftOut
@@ -35,7 +36,9 @@ from kdump.engine.protocol import Engine
 from kdump.errors import KdumpError
 from kdump.format.naming import TopicPartition
 from kdump.format.value_schemas.value_decoder import missing_packages
+from kdump.log.batch_location import DamagedRange
 from kdump.log.log_slice import HIGHEST, SlicedPartition
+from kdump.replicas.merge import MissingRecords
 from kdump.storage.offset_checkpoints import CheckpointCache
 from kdump.storage.read_policy import ReadPolicy
 
@@ -191,14 +194,21 @@ class _PartitionRun:
                     run.discard(parts)
                     raise part.written
             written = [part.written for part in parts if isinstance(part.written, WrittenPart)]
-            whole = join_parts(self.of.partition, self.plan.start, written, _left_out(self.of), self.damage)
+            holes = [part.holes for part in written]
+            missing = missing_of(self.of, holes, self.plan.start.offset)
+            left_out = _left_out(self.of, not_damaged(missing.records, holes))
+            others = [each.damaged for each in self.of.left_out]
+            others += (DamagedRange(each.path, 0, 0, each.code, each.severity) for each in missing.findings)
+            whole = join_parts(self.of.partition, self.plan.start, written, left_out, self.damage, others)
             entry = run.folder.commit(whole)
         except KdumpError as error:
             yield error
             return
+        if missing.findings:
+            yield ConvertFindings(missing.findings, {})
         files = [_output_file(each.file, entry.topic_partition) for each in whole.files]
         yield from files
-        yield _conversion(self.of, entry, tuple(files), self.damage, parts)
+        yield _conversion(self.of, entry, tuple(files), self.damage, parts)._replace(missing=missing.records)
 
 
 class _FolderRun:
@@ -343,14 +353,14 @@ class _Writer:
         return result if texts is None else result._replace(undecoded=texts.undecoded, problem=texts.problem)
 
 
-def _left_out(of: PreparedPartition) -> Iterator[LeftOut]:
-    """What the merge of copies left out."""
+def _left_out(of: PreparedPartition, missing: Iterable[MissingRecords]) -> Iterator[LeftOut]:
+    """What the merge of copies left out, and what no copy has."""
     merged = of.merged
     if merged.log_start_offset:
         yield LeftOut("deleted", merged.deleted or None, None, merged.log_start_offset - 1)
     for each in merged.diverged:
         yield LeftOut("diverged", each.records, each.first_offset, each.last_offset)
-    for hole in merged.missing:
+    for hole in missing:
         yield LeftOut("missing", None, hole.first_offset, hole.last_offset)
     for batch in of.left_out:
         yield LeftOut("repeated", batch.records, batch.first_offset, batch.last_offset)

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from kdump.convert.ranges.known_log import KnownCopy, KnownLog
 from kdump.convert.ranges.segment_search import Extent, SegmentSearch, numbers_of_segments
-from kdump.convert.records.ordered_log import ordered_log, slices_in_order
+from kdump.convert.records.ordered_log import judged, ordered_log, slices_in_order
 from kdump.log.batch_location import DamagedRange
 from kdump.log.header_pass import read_headers
 from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition
-from kdump.replicas.batch_order import ordered
+from kdump.replicas.batch_order import HoleOfOffsets, LeftOutBatch, holes_of, ordered
 from kdump.replicas.copy_batches import CopyBatches, PositionRange
 from kdump.replicas.merge import MergedPartition, MergeOptions, merge_range, merge_replicas
 from kdump.replicas.offset_ranges import OffsetRange, common, united, without
@@ -43,11 +43,15 @@ class DamageAt(NamedTuple):
 
 
 class RangeLog(NamedTuple):
-    """The log of a range, ready to be read, and what is lost of it. Reading it finds damage inside of batches."""
+    """The log of a range, ready to be read, and what is lost of it. Reading it finds damage inside of batches.
+
+    `left_out` are valid batches that lie there and contradict others about their offsets.
+    """
 
     partition: SlicedPartition
     lost: tuple[LostOffsets, ...] = ()
     damage: tuple[DamageAt, ...] = ()
+    left_out: tuple[LeftOutBatch, ...] = ()
 
 
 def range_log(log: KnownLog, offsets: OffsetRange, max_batch_bytes: int = MAX_BATCH_BYTES) -> RangeLog:
@@ -74,7 +78,8 @@ def range_log(log: KnownLog, offsets: OffsetRange, max_batch_bytes: int = MAX_BA
     ]
     partition = SlicedPartition(copy.partition.path, log.topic_partition, tuple(slices), (offsets.start, offsets.stop))
     headers = read_headers(slices)
-    if headers.is_ordered and (log.compacted or headers.has_all(*offsets)):
+    is_whole = headers.has_all(*offsets) and not headers.compacted  # else a batch may claim offsets of the next one
+    if headers.is_ordered and (log.compacted or is_whole):
         return RangeLog(partition._replace(headers=headers))
     return _in_order(log, offsets, partition, max_batch_bytes)
 
@@ -107,7 +112,16 @@ def _whole(log: KnownLog, offsets: OffsetRange, max_batch_bytes: int) -> RangeLo
     merged, *_ = merge_replicas(copies, (offsets.start, offsets.stop), MergeOptions(max_batch_bytes=max_batch_bytes))
     found = ordered_log(merged.partition, max_batch_bytes)
     damage = tuple(DamageAt(each, offsets.start) for each in found.damage)
-    return RangeLog(found.partition, tuple(_lost_of_copies(merged, offsets)), damage)
+    lost = (*_lost_of_copies(merged, offsets), *_lost_of_holes(found.holes, offsets))
+    return RangeLog(found.partition, lost, damage, found.left_out)
+
+
+def _lost_of_holes(holes: Sequence[HoleOfOffsets], offsets: OffsetRange) -> Iterator[LostOffsets]:
+    for each in holes:
+        for start, stop in common(
+            [OffsetRange(each.first, (each.first if each.last is None else each.last) + 1)], [offsets]
+        ):
+            yield LostOffsets(start, stop, "offset/gap", each.path, each.position)
 
 
 # ---- one copy
@@ -128,9 +142,28 @@ def _in_order(log: KnownLog, offsets: OffsetRange, partition: SlicedPartition, m
         if each.lowest < offsets.stop and each.highest >= offsets.start
     ]
     known = HeaderPass(found.transactional, is_ordered=True, is_continuous=True, compacted=compacted)
-    lost = () if compacted else tuple(_lost(order.batches, offsets))
+    left_out = judged(order, max_batch_bytes)
+    holes = [
+        OffsetRange(each.first, each.last + 1) for each in holes_of(order.batches, left_out) if each.last is not None
+    ]
+    lost = tuple(_lost(order.batches, offsets, united(holes), compacted=compacted))
     damage = tuple(_damage_in(found, offsets, ends=offsets.stop >= log.end))
-    return RangeLog(partition._replace(slices=tuple(slices), headers=known), lost, damage)
+    here = tuple(each for each in left_out if _lies_in(each, order.batches, log, offsets))
+    return RangeLog(partition._replace(slices=tuple(slices), headers=known), lost, damage, here)
+
+
+def _lies_in(batch: LeftOutBatch, found: CopyBatches, log: KnownLog, offsets: OffsetRange) -> bool:
+    """Whether a batch lies after one with an offset of the range, in the same file; after the beginning of a file.
+
+    So one range has it, and reads the headers there.
+    """
+    number = next(number for number, each in enumerate(found.logs) if each.path == batch.path)
+    place = number, batch.position
+    before = max(
+        (each for each in zip(found.file, found.position, found.last, strict=True) if each[:2] < place), default=None
+    )
+    offset = before[2] if before is not None and before[0] == number else found.logs[number].base_offset or 0
+    return offsets.start <= max(min(offset, log.end - 1), log.start) < offsets.stop
 
 
 def _near(segments: Sequence[Segment], offsets: OffsetRange) -> Sequence[Segment]:
@@ -151,11 +184,14 @@ def _damage_in(found: CopyBatches, offsets: OffsetRange, *, ends: bool) -> Itera
             yield DamageAt(each, start)
 
 
-def _lost(found: CopyBatches, offsets: OffsetRange) -> Iterator[LostOffsets]:
-    """The offsets that no batch has."""
+def _lost(
+    found: CopyBatches, offsets: OffsetRange, holes: Sequence[OffsetRange], *, compacted: bool
+) -> Iterator[LostOffsets]:
+    """The offsets that no batch has; of a compacted log those of `holes`, which are there for left out batches."""
     runs = list(found.intact(continuous=True))
     covered = united(OffsetRange(found.first[start], found.last[stop - 1] + 1) for start, stop in runs)
-    for start, stop in without([offsets], covered):
+    gone = [] if compacted else without([offsets], covered)
+    for start, stop in united([*gone, *common(holes, [offsets])]):
         before = next((number for number in range(len(found) - 1, -1, -1) if found.last[number] < start), None)
         after = None if before is None or before + 1 == len(found) else before + 1
         if before is None:

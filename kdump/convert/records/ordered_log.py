@@ -6,8 +6,19 @@ from typing import NamedTuple
 from kdump.log.batch_location import DamagedRange
 from kdump.log.header_pass import is_compacted, read_headers
 from kdump.log.log_slice import HIGHEST, LOWEST, HeaderPass, LogSlice, SlicedPartition
-from kdump.replicas.batch_order import LeftOutBatch, ordered, unordered_findings
+from kdump.replicas.batch_order import (
+    HoleOfOffsets,
+    LeftOutBatch,
+    OrderedBatches,
+    holes_of,
+    missing_findings,
+    ordered,
+    unordered_findings,
+)
 from kdump.replicas.copy_batches import CopyBatches, IndexRange
+from kdump.replicas.left_out import KeptRecords
+from kdump.replicas.replica_copy import Stretch
+from kdump.storage.partition import Partition
 from kdump.verify.checks import offsets, segments
 from kdump.verify.findings import Finding
 
@@ -15,13 +26,22 @@ from kdump.verify.findings import Finding
 class OrderedLog(NamedTuple):
     """A log whose slices are in order, the valid batches that are left out for that, and damage outside the slices.
 
-    `findings` are about these batches, and about missing segments.
+    `holes` are the offsets that are missing because of these batches. `findings` are about them, and about missing
+    segments.
     """
 
     partition: SlicedPartition
     left_out: tuple[LeftOutBatch, ...] = ()
     damage: tuple[DamagedRange, ...] = ()
     findings: tuple[Finding, ...] = ()
+    holes: tuple[HoleOfOffsets, ...] = ()
+
+    @property
+    def skipped(self) -> Iterator[DamagedRange]:
+        """What the slices leave out, and the offsets that are missing for that."""
+        yield from self.damage
+        yield from (each.damaged for each in self.left_out)
+        yield from (each.damaged for each in self.holes)
 
 
 def ordered_log(partition: SlicedPartition, max_batch_bytes: int) -> OrderedLog:
@@ -32,10 +52,11 @@ def ordered_log(partition: SlicedPartition, max_batch_bytes: int) -> OrderedLog:
     if partition.headers is not None:
         return OrderedLog(partition)
     headers = read_headers(partition.slices)
-    known = partition._replace(headers=headers)
     copy = partition.copy
     if headers.is_ordered or copy is None or not copy.segments:
+        known = partition._replace(headers=_with_gaps(headers, copy))
         return OrderedLog(known, findings=tuple(_asked(known, headers)))
+    known = partition._replace(headers=headers)
     found = CopyBatches([segment.log for segment in copy.segments])
     for error in found.read(max_batch_bytes):
         raise error
@@ -43,15 +64,39 @@ def ordered_log(partition: SlicedPartition, max_batch_bytes: int) -> OrderedLog:
         headers = headers._replace(
             transactional=found.transactional, compacted=found.compacted, missing=tuple(_missing(found))
         )
-        return OrderedLog(known._replace(headers=headers), findings=tuple(_asked(known, headers)))
+        known = known._replace(headers=_with_gaps(headers, copy))
+        return OrderedLog(known, findings=tuple(_asked(known, headers)))
     order = ordered(copy, found)
     compacted = is_compacted(copy, shown=found.compacted)
     slices = tuple(slices_in_order(order.batches, compacted=compacted))
     # The slices say themselves where offsets are missing.
     missing = tuple(_missing(order.batches))
     headers = HeaderPass(found.transactional, is_ordered=True, is_continuous=True, compacted=compacted, missing=missing)
-    findings = (*unordered_findings(order), *_asked(known, headers))
-    return OrderedLog(known._replace(slices=slices, headers=headers), order.left_out, tuple(found.damage), findings)
+    left_out = judged(order, max_batch_bytes)
+    first, stop = partition.offset
+    holes = tuple(
+        each
+        for each in holes_of(order.batches, left_out)
+        if (stop is None or each.first < stop) and (first is None or each.last is None or each.last >= first)
+    )
+    findings = (*unordered_findings(left_out), *missing_findings(holes), *_asked(known, headers))
+    known = known._replace(slices=slices, headers=headers)
+    return OrderedLog(known, left_out, tuple(found.damage), findings, holes)
+
+
+def _with_gaps(headers: HeaderPass, copy: Partition | None) -> HeaderPass:
+    """The headers, with whether offsets that are missing were records."""
+    return headers._replace(gaps=not headers.is_continuous and not is_compacted(copy, shown=headers.compacted))
+
+
+def judged(order: OrderedBatches, max_batch_bytes: int) -> tuple[LeftOutBatch, ...]:
+    """The batches of a copy that are left out, with what of their records is not kept. Raises SourceError."""
+    if not order.left_out:
+        return ()
+    found, kept = order.batches, list[Stretch]()
+    if len(found):
+        kept.append(Stretch(found.first[0], found.last[-1] + 1, found, IndexRange(0, len(found))))
+    return tuple(KeptRecords(kept, found.logs, max_batch_bytes).judged(order.left_out))
 
 
 def _asked(partition: SlicedPartition, headers: HeaderPass) -> Iterator[Finding]:

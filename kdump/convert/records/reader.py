@@ -1,10 +1,11 @@
 """The records of log files as a stream of Arrow's record batches."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from kdump.convert.records.holes import Hole, HoleTracker, PartHoles, first_known_offset
 from kdump.convert.records.ordered_log import ordered_log
 from kdump.convert.records.outcome_ranges import OutcomeRange, OutcomeRanges
 from kdump.convert.tables import LARGEST_DATA, USUAL_ROOM, FreeMemory, RecordBuffers, Room
@@ -14,22 +15,15 @@ from kdump.kernel.isolation import ABORTED, COMMITTED, Decisions
 from kdump.kernel.records import STATUSES
 from kdump.log.batch_location import DamagedRange, damaged_ranges
 from kdump.log.isolation import Isolation, decide
-from kdump.log.log_slice import (
-    EVERYTHING,
-    HIGHEST,
-    LOWEST,
-    Bounds,
-    LogSlice,
-    SlicedPartition,
-    walk_of_slice,
-)
+from kdump.log.log_slice import EVERYTHING, HIGHEST, LOWEST, Bounds, LogSlice, SlicedPartition, walk_of_slice
 from kdump.log.records import DamageWarning
 from kdump.replicas.batch_order import LeftOutBatch
 from kdump.storage.partition import LogFile
 from kdump.storage.read_policy import ReadPolicy, open_file
-from kdump.storage.records import payload_of
+from kdump.storage.records import open_batch, payload_of
 from kdump.storage.source import Source
-from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Tail, TailContent
+from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
+from kdump.verify.findings import Severity
 
 
 class ReadSlice(NamedTuple):
@@ -46,7 +40,8 @@ OnDamage = Callable[[DamagedRange], object]
 _CHUNK_BATCHES: Final = 1024
 _STEP: Final = 16 << 20
 """The bytes between two reports of progress."""
-KEPT_HOLES: Final = 1000
+_MOST_PENDING: Final = 1000
+"""The most damaged ranges between two batches that get the offsets between these."""
 
 
 def _inclusive(bounds: Bounds) -> tuple[int, int]:
@@ -57,11 +52,6 @@ def _inclusive(bounds: Bounds) -> tuple[int, int]:
     if (first is not None and first > HIGHEST) or (stop is not None and stop <= LOWEST):
         return 0, -1
     return lowest, highest
-
-
-def first_known_offset(batch: Batch) -> int:
-    """The first offset of a batch; the last one of a wrapper message, whose header does not say it."""
-    return batch.last_offset if batch.is_wrapper else batch.base_offset
 
 
 class RecordStream:
@@ -82,6 +72,7 @@ class RecordStream:
         read_policy: ReadPolicy = ReadPolicy(),  # noqa: B008  # it never changes
         on_bytes: Callable[[int], object] | None = None,
         memory: FreeMemory | None = None,
+        with_offsets: bool = False,
     ) -> None:
         self._schema = schema
         self._memory = FreeMemory() if memory is None else memory
@@ -92,12 +83,17 @@ class RecordStream:
         self._room = room
         self._read_policy = read_policy
         self._on_bytes = on_bytes
+        self._with_offsets = with_offsets
+        self._pending: list[DamagedRange] = []
+        self._slice_now: LogSlice | None = None
+        self._chunk_now: BatchChunk | None = None
+        self._holes = HoleTracker()
+        self.known_holes: Collection[tuple[int | None, int | None]] = ()
+        """Holes, first and last offset, that were reported before."""
         self._warned = False
         self._decisions: Decisions | None = None
         self._stop: int | None = None
         self._chosen = LOWEST, HIGHEST
-        self._after: int | None = None
-        self._hole: int | None = None
         self._known_undecided: int | None = None
         self.unfit_timestamps = 0
         """Timestamps that are null because they do not fit microseconds in 64 bits."""
@@ -109,20 +105,14 @@ class RecordStream:
         """The files that were read, but those without a valid batch."""
         self.last_batch: Batch | None = None
         """The last batch with records below the end that was asked for, and below the first undecided one."""
-        self.first_offset: int | None = None
-        """The first offset of the first batch of the partition that was read last."""
         self.is_beyond = False
         """Whether damage hid where a part of a log ends: batches of the part after it were read, too."""
         self.aborted_ranges = OutcomeRanges()
         """The offsets of these records, of the last partition."""
         self.undecided_ranges = OutcomeRanges()
         """Likewise of the undecided ones."""
-        self.holes: list[tuple[int, int | None]] = []
-        """The offsets, first and last, that bytes without a valid batch may have had; None where no batch follows. At
-        most 1000; of a compacted log they are an upper bound.
-        """
-        self.first_hole: tuple[int, int | None] | None = None
-        """The same before the first batch. It can end before it begins: then a log file begins after it."""
+        self.holes = PartHoles(None, None, None, ())
+        """The offsets that the partition that was read last has lost."""
         self.left_out: list[LeftOutBatch] = []
         """Valid batches that were left out because others have their offsets."""
 
@@ -138,18 +128,20 @@ class RecordStream:
 
     @property
     def end(self) -> int | None:
-        """The offset after the last batch of the partition that was read last."""
-        return self._after
+        """The offset after the last batch of the partition that is read, so far."""
+        return self._holes.end
 
     def batches(self, partitions: Sequence[SlicedPartition]) -> Iterator[pa.RecordBatch]:
         """The records of the partitions. Raises SourceError for a file that cannot be read."""
         for each in partitions:
             lowest, highest = _inclusive(each.offset)
             self._stop = highest + 1
-            self.last_batch = self.first_offset = self._after = self._hole = self.first_hole = None
+            self.last_batch = None
             self.aborted_ranges, self.undecided_ranges = OutcomeRanges(), OutcomeRanges()
             self._known_undecided = None if each.part is None else each.part.first_undecided
             log = ordered_log(each, self._max_batch_bytes)
+            gaps = log.partition.headers is not None and log.partition.headers.gaps
+            self._holes = HoleTracker(gaps=gaps, on_hole=self._on_hole if self._with_offsets else None)
             for damaged in log.damage:
                 self.report(damaged)
             self.left_out += log.left_out
@@ -174,8 +166,7 @@ class RecordStream:
                     yield from self._slice(part, source)
             if self._columns.rows:
                 yield self._finish()
-            if self._hole is not None:
-                self._add_hole(None)
+            self.holes = self._holes.finish()
             self.aborted += self._columns.aborted
             self.undecided += self._columns.undecided
 
@@ -183,24 +174,25 @@ class RecordStream:
         walk = walk_of_slice(each, source, everything=True, max_batch_bytes=self._max_batch_bytes, rows=_CHUNK_BATCHES)
         first = last = None
         done = each.start
+        self._slice_now = each
+        self._holes.begin_slice(each)
         for item in walk:
             if self._on_bytes is not None and walk.position - done >= _STEP:
                 self._on_bytes(walk.position - done)
                 done = walk.position
             if isinstance(item, BatchChunk) and not item.damaged:
                 first, last = first or item.row(0), item.row(item.batches - 1)
-                if self.first_offset is None:
-                    self.first_offset = first_known_offset(first)
                 left_out = self._columns.aborted + self._columns.undecided
-                self._end_hole(item.row(0))
+                self._chunk_now = item
+                self._holes.chunk(item)
                 yield from self._chunk(each.log.path, item)
                 if self._columns.aborted + self._columns.undecided > left_out:
                     self._note_outcomes(item)
                 self._note(item, last)
-            elif not (isinstance(item, Tail) and item.reason is TailContent.ZEROS and each.log.preallocated):
-                for damaged in damaged_ranges(each.log.path, item):
-                    self.report(damaged)
-                    self._begin_hole(each)
+            else:
+                for damaged in damaged_ranges(each.log.path, item, active=each.log.preallocated):
+                    self._holes.damage(each)
+                    self._damaged(damaged)
         self.is_beyond = self.is_beyond or (each.stop is not None and walk.position > each.stop)
         if self._on_bytes is not None:
             self._on_bytes((source.size if each.stop is None else each.stop) - done)
@@ -249,7 +241,6 @@ class RecordStream:
     def _note(self, chunk: BatchChunk, last: Batch) -> None:
         """Note the last batch below the end that was asked for, and below the first undecided one."""
         undecided = self.first_undecided
-        self._after = last.last_offset + 1
         if self._stop is None:
             return
         stop = self._stop if undecided is None else min(self._stop, undecided)
@@ -275,24 +266,6 @@ class RecordStream:
                     ranges = self.aborted_ranges if outcome == ABORTED else self.undecided_ranges
                     first, last = max(batch.base_offset, lowest), min(batch.last_offset, highest)
                     ranges.add(OutcomeRange(first, last, batch.count), self.first_undecided)
-
-    def _begin_hole(self, each: LogSlice) -> None:
-        if self._hole is None:
-            base = each.log.base_offset
-            self._hole = self._after if self._after is not None else max(each.lowest, 0 if base is None else base)
-
-    def _end_hole(self, batch: Batch) -> None:
-        if self._hole is not None:
-            self._add_hole(first_known_offset(batch) - 1)
-        self._hole = None
-
-    def _add_hole(self, last: int | None) -> None:
-        if self._hole is None:
-            return
-        if self._after is None:
-            self.first_hole = self._hole, last
-        elif (last is None or last >= self._hole) and len(self.holes) < KEPT_HOLES:
-            self.holes.append((self._hole, last))
 
     # ---- record batches
 
@@ -323,9 +296,41 @@ class RecordStream:
 
     def _report_batch(self, path: str, chunk: BatchChunk, index: int, code: str) -> None:
         batch = chunk.row(index)
-        if len(self.holes) < KEPT_HOLES:
-            self.holes.append((first_known_offset(batch), batch.last_offset))
-        self.report(DamagedRange(path, batch.position, batch.size, code))
+        self._damaged(DamagedRange(path, batch.position, batch.size, code))
+        self._holes.unread(self._first_unread(chunk, batch), batch.last_offset)
+        self._release()
+
+    def _first_unread(self, chunk: BatchChunk, batch: Batch) -> int:
+        """The first offset of a batch that no record before the bad one has."""
+        opened = open_batch(batch, chunk.body(batch), self._max_batch_bytes)
+        return max(opened.last_offset + 1, batch.base_offset) if opened.records else first_known_offset(batch)
+
+    def _damaged(self, damaged: DamagedRange) -> None:
+        """Report damage, and with `with_offsets` not before its offsets are known."""
+        if not self._with_offsets:
+            self.report(damaged)
+            return
+        if len(self._pending) == _MOST_PENDING:
+            self._release()
+        self._pending.append(damaged)
+
+    def _on_hole(self, hole: Hole, index: int) -> None:
+        """Report the damage of a hole, or that there is one."""
+        if self._pending:
+            self._release(hole)
+        elif hole[:2] in self.known_holes or (hole.last is not None and hole.last < hole.first):
+            return
+        elif self._slice_now is not None and self._chunk_now is not None and index >= 0:
+            position = self._chunk_now.row(index).position
+            code = "segment/missing" if not position else "offset/gap"
+            severity = Severity.ERROR if self._slice_now.after_gap or not position else Severity.WARNING
+            self.report(DamagedRange(self._slice_now.log.path, position, 0, code, severity, *hole[:2]))
+
+    def _release(self, hole: Hole | None = None) -> None:
+        pending, self._pending = self._pending, []
+        for each in pending:
+            known = hole is not None and (hole.last is None or hole.first <= hole.last)
+            self.report(each._replace(first_offset=hole.first, last_offset=hole.last) if known and hole else each)
 
     def report(self, damaged: DamagedRange) -> None:
         if self._on_damage is not None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from kdump.convert.field_formats import FieldFormats
 from kdump.convert.options import ConvertOptions
 from kdump.convert.records.decode_ahead import decode_ahead
+from kdump.convert.records.holes import PartHoles
 from kdump.convert.records.reader import RecordStream
 from kdump.convert.results import ConvertFindings, LeftOutCounts
 from kdump.convert.tables import FreeMemory, output_schema, record_schema
@@ -28,7 +29,7 @@ class PartRows(NamedTuple):
 
     `end` is the offset after the last batch, `sources` the paths of the log files. `left_out` has what only reading
     shows. `problem`: why the first value cannot be decoded. `is_beyond`: damage hid where the part ends
-    (RecordStream). `error`: reading ended with it, after `rows` were written.
+    (RecordStream). `holes`: the offsets that are lost. `error`: reading ended with it, after `rows` were written.
     """
 
     rows: int
@@ -40,6 +41,7 @@ class PartRows(NamedTuple):
     findings: tuple[ConvertFindings, ...]
     problem: str | None = None
     is_beyond: bool = False
+    holes: PartHoles = PartHoles(None, None, None, ())  # it never changes
     error: SourceError | None = None
 
 
@@ -107,6 +109,7 @@ class RowConversion:
             tuple(damage.values()),
             None if texts is None else texts.problem,
             stream.is_beyond,
+            stream.holes,
             failure,
         )
 

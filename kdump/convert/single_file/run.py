@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from kdump.convert.damage_log import DamageLog, joined_findings
+from kdump.convert.missing import missing_of
 from kdump.convert.options import ConvertOptions
 from kdump.convert.output_file import STANDARD_OUTPUT, not_written, single_file
 from kdump.convert.preparation import PreparedPartition
@@ -192,6 +193,9 @@ class _TableRun:
             yield error
             return
         of, log = each.of, each.log
+        missing = missing_of(of, (part.holes for part in parts))
+        if missing.findings:
+            yield ConvertFindings(missing.findings, {})
         counts = merge_counts(of, each.damage.ranges, each.damage.bytes)
         for part in parts:
             counts = counts.plus(part.left_out)
@@ -210,6 +214,7 @@ class _TableRun:
                 counts,
                 (),
                 (*merge_notes(of), *undecoded_note(counts.undecoded, problem)),
+                missing=missing.records,
             )
         )
 

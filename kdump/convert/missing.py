@@ -1,0 +1,136 @@
+"""What a conversion lacks of a log: the offsets that no valid batch has, from its start to its end."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from kdump.convert.preparation import PreparedPartition
+from kdump.convert.records.holes import KEPT_HOLES, Hole, PartHoles, joined_holes
+from kdump.log.header_pass import is_compacted
+from kdump.replicas.merge import MissingRecords
+from kdump.replicas.offset_ranges import OffsetRange, united, without
+from kdump.verify.findings import Finding, Severity, make_finding
+
+_ENDLESS: Final = 1 << 64
+
+
+class Missing(NamedTuple):
+    """The offsets that are missing, in order, at most 1000 ranges, and the findings about the end of the log."""
+
+    records: tuple[MissingRecords, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def missing_of(of: PreparedPartition, parts: Iterable[PartHoles], start: int | None = None) -> Missing:
+    """What is missing among the offsets that were asked for, from `start` on.
+
+    `parts` are what reading the log showed; nothing was read without one.
+    """
+    several = list(parts)
+    if not several:
+        return Missing()
+    first, stop = of.partition.offset
+    low = max((each for each in (first, start) if each is not None), default=None)
+    merged, mark = of.merged, of.merged.high_watermark
+    compacted = merged.compacted or is_compacted(of.partition.copy, shown=_shown(of))
+    found = [*_before(of), *joined_holes(several)]
+    findings: list[Finding] = []
+    if len(merged.replicas) == 1:
+        end = _end(of, several)
+        begins = next((each.first for each in found if each.last is None), None)
+        base = _base_of_last(of)
+        if begins is None and base is not None and base > end and not compacted:
+            found.append(Hole(end, base - 1))
+        end = max(end, base or 0) if begins is None else end
+        if mark is not None and mark > end and (stop is None or stop > end):
+            findings.append(_beyond(of, mark, end))
+            found = [each for each in found if each.last is not None]
+            found.append(Hole(end if begins is None else min(begins, end), mark - 1))
+    ranges = list(_asked(found, low, stop))
+    return Missing(tuple(_records(_united(ranges), mark, exact=not compacted)), tuple(findings))
+
+
+def _shown(of: PreparedPartition) -> bool:
+    return of.partition.headers is not None and of.partition.headers.compacted
+
+
+def _before(of: PreparedPartition) -> Iterator[Hole]:
+    """What was missing before the log was read."""
+    for each in of.merged.missing:
+        yield Hole(each.first_offset, each.last_offset)
+    for hole in of.holes:
+        yield Hole(hole.first, hole.last)
+
+
+def _end(of: PreparedPartition, parts: Sequence[PartHoles]) -> int:
+    """The offset after the last batch; without one where the log begins."""
+    ends = [each.end for each in parts if each.end is not None]
+    if ends:
+        return max(ends)
+    first = next((each.log.base_offset for each in of.partition.slices), None) or 0
+    return max(first, of.merged.log_start_offset or 0)
+
+
+def _base_of_last(of: PreparedPartition) -> int | None:
+    """The offset at which the last segment begins, by its name: the log goes on there, also where it is empty."""
+    copy = of.partition.copy
+    return copy.segments[-1].log.base_offset if copy is not None and copy.segments else None
+
+
+def _beyond(of: PreparedPartition, mark: int, end: int) -> Finding:
+    named = of.partition.topic_partition
+    return make_finding(
+        "checkpoint/beyond",
+        of.partition.path,
+        0,
+        0,
+        offset=end,
+        severity=Severity.ERROR,
+        topic="" if named is None else named.topic,
+        partition=None if named is None else named.partition,
+        what="high watermark",
+        value=mark,
+        end_offset=end,
+    )
+
+
+def _asked(found: Iterable[Hole], low: int | None, stop: int | None) -> Iterator[Hole]:
+    for first, last, _ in found:
+        begin = first if low is None else max(first, low)
+        end = last if stop is None or last is None else min(last, stop - 1)
+        if (end is None or begin <= end) and (stop is None or begin < stop):
+            yield Hole(begin, end)
+
+
+def _united(found: Iterable[Hole]) -> Iterator[Hole]:
+    """The ranges in order; those that touch or overlap are one."""
+    begun: tuple[int, int] | None = None
+    for first, last in sorted((first, _ENDLESS if last is None else last) for first, last, _ in found):
+        if begun is not None and first <= begun[1] + 1:
+            begun = begun[0], max(begun[1], last)
+            continue
+        if begun is not None:
+            yield Hole(*begun)
+        begun = first, last
+    if begun is not None:
+        yield Hole(begun[0], None if begun[1] == _ENDLESS else begun[1])
+
+
+def _records(found: Iterable[Hole], mark: int | None, *, exact: bool) -> Iterator[MissingRecords]:
+    for number, (first, last, _) in enumerate(found):
+        if number == KEPT_HOLES - 1:
+            yield MissingRecords(first, None, False, None if mark is None else first < mark)
+            return
+        yield MissingRecords(first, last, exact and last is not None, None if mark is None else first < mark)
+
+
+def not_damaged(missing: Iterable[MissingRecords], parts: Iterable[PartHoles]) -> Iterator[MissingRecords]:
+    """What is missing, without the offsets of damaged bytes."""
+    damaged = united(
+        OffsetRange(each.first, _ENDLESS if each.last is None else each.last + 1)
+        for each in joined_holes(parts)
+        if each.damaged
+    )
+    for each in missing:
+        stop = _ENDLESS if each.last_offset is None else each.last_offset + 1
+        for start, end in without([OffsetRange(each.first_offset, stop)], damaged):
+            yield each._replace(first_offset=start, last_offset=None if end == _ENDLESS else end - 1)
