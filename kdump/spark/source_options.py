@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final, NamedTuple
+from urllib.parse import unquote
 
 from kdump.format.naming import INTERNAL_TOPICS, TopicPartition
 from kdump.log.isolation import Isolation
@@ -107,15 +108,33 @@ KAFKA_OPTIONS: Final = (
     "fetchOffset.retryIntervalMs",
 )
 """Options of Spark's source of Kafka. Those that are about a broker are taken and have no effect."""
+_OF_TABLE: Final = "option."
+TABLE_WITHOUT_OPTIONS: Final = "Spark 4.3 hands the options of a table (create table … using kdump) to no read or write"
 _STRATEGIES: Final = ("subscribe", "subscribepattern", "assign")
 _ISOLATION: Final = "kafka.isolation.level"
 _OF_STREAMS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _NOT_OF_TABLES: Final = (*STARTING, *ENDING, STRATEGY, "includeHeaders", "maxRecordsPerPartition", _ISOLATION)
 
 
+def named_options(given: Mapping[str, str]) -> dict[str, str]:
+    """The options by their names in lower case, without what Spark adds to those of a table of its catalog."""
+    options = {name.lower(): value for name, value in given.items()}
+    if options.get("provider", "").lower() != "kdump":
+        return options
+    # Properties of the table have come with the options, and each option once more with the prefix. Path is a URI.
+    written = {name.removeprefix(_OF_TABLE): value for name, value in options.items() if name.startswith(_OF_TABLE)}
+    if "path" in options:
+        written.setdefault("path", _path_of_uri(options["path"]))
+    return written
+
+
+def _path_of_uri(text: str) -> str:
+    return unquote(text.removeprefix("file:")) if text.startswith("file:/") else text
+
+
 def parse_batch_options(given: Mapping[str, str]) -> SourceOptions:
     """The options of a read of what is there. Raises SourceOptionError."""
-    options = {name.lower(): value for name, value in given.items()}
+    options = named_options(given)
     check_names(options, (*OWN_OPTIONS, *KAFKA_OPTIONS))
     parsed = parse_common_options(options)
     for name in _OF_STREAMS:
@@ -171,7 +190,10 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
             raise SourceOptionError(f"paths is a JSON array of paths, not {options['paths']!r}")
         return (*several, *((options["path"],) if "path" in options else ()))
     if not options.get("path"):
-        raise SourceOptionError('the source kdump needs a path: load("/var/lib/kafka"), or option("path", …)')
+        raise SourceOptionError(
+            f'the source kdump needs a path: load("/var/lib/kafka"), or option("path", …); {TABLE_WITHOUT_OPTIONS}: use'
+            " create temporary view … using kdump options (path '…')"
+        )
     return (options["path"],)
 
 

@@ -12,6 +12,7 @@ from kdump.spark.source_options import (
     SourceOptions,
     Table,
     check_names,
+    named_options,
     parse_common_options,
     positive,
 )
@@ -61,7 +62,7 @@ class StreamOptions(NamedTuple):
 
 def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
     """The options of a stream. Raises SourceOptionError."""
-    options = {name.lower(): value for name, value in given.items()}
+    options = named_options(given)
     for name, sentence in _ENDING.items():
         if name.lower() in options:
             raise SourceOptionError(sentence)

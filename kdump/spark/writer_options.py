@@ -14,6 +14,7 @@ from kdump.convert.log_output.log_join import check_topic
 from kdump.errors import KdumpError
 from kdump.format.java import MAX_INT
 from kdump.format.text_files import CheckpointError, parse_uuid
+from kdump.spark.source_options import TABLE_WITHOUT_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -59,7 +60,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
             raise KdumpError(f"there is no option {name!r}{near_match(name, known.values())}")
     path = given.get("path")
     if not path:
-        raise KdumpError('name the directory of the logs: .mode("append").save(path)')
+        raise KdumpError(f'name the directory of the logs: .mode("append").save(path); {TABLE_WITHOUT_OPTIONS}')
     try:
         codec, level = parse_codec(given.get("codec", given.get(_KAFKA_CODEC, "none")))
         topic = given.get("topic")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -28,8 +28,11 @@ HEADERS = ", headers array<struct<key: string, value: binary>>"
 
 @pytest.fixture(scope="module")
 def source(spark: SparkSession) -> SparkSession:
-    """A session that finds the source: an installed kdump by its name, one in a source tree where it is registered."""
-    if importlib.util.find_spec("pyspark_kdump") is None:
+    """A session that finds the source: an installed kdump by its name, one in a source tree where it is registered.
+
+    Spark looks through the folders of the path, where an editable install has none.
+    """
+    if not any(module.name == "pyspark_kdump" for module in pkgutil.iter_modules()):
         assert Path(kdump.__file__).parents[1] == ROOT, "the package is installed without pyspark_kdump"
         from kdump.spark import KdumpSource
 
@@ -91,6 +94,25 @@ def test_sql_several_paths_a_projection_and_a_table(source: SparkSession) -> Non
     assert part.columns == ["offset", "topic"]
     assert part.count() == rows[0]
     assert load(source, path, subscribePattern="nothing").isEmpty()
+
+
+def test_a_table_of_the_catalog_is_made_and_its_reads_need_their_path(source: SparkSession) -> None:
+    path = FIXTURES / "nulls"
+    how = f"using kdump options (includeHeaders 'true') location '{path}' comment 'x' tblproperties ('foo' = 'bar')"
+    for made in (f"using kdump options (path '{path}')", f"using kdump location '{path}'", how):
+        source.sql("drop table if exists kdump_nulls")
+        source.sql(f"create table kdump_nulls {made}")
+    try:
+        found = source.table("kdump_nulls")
+        assert "headers" in found.columns
+        rows = kdump.arrow(path, isolation="read-uncommitted").read_all().num_rows
+        assert source.read.option("path", str(path)).table("kdump_nulls").count() == rows
+        with pytest.raises(Exception, match=r"needs a path: .* create temporary view … using kdump options \(path"):
+            found.count()
+        with pytest.raises(Exception, match=r"name the directory of the logs: .* of a table"):
+            load(source, path, includeHeaders="true").write.insertInto("kdump_nulls")
+    finally:
+        source.sql("drop table kdump_nulls")
 
 
 def test_damage_and_refusals_reach_the_user(source: SparkSession, tmp_path: Path) -> None:

@@ -176,6 +176,33 @@ def test_several_paths_come_as_json(logs: Path) -> None:
         KdumpSource({"paths": "x"}).schema()
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"path": "file:{}", "location": "file:{}"},
+        {"path": "file:{}", "location": "file:{}", "external": "true", "comment": "x", "retention": "a week"},
+        {"path": "file:/x", "option.path": "{}", "is_managed_location": "true", "transient_lastDdlTime": "1"},
+    ],
+)
+def test_what_spark_adds_to_the_options_of_a_table_is_no_option(logs: Path, given: dict[str, str]) -> None:
+    """Properties of the table, each option once more with a prefix, and the path as a URI (create table … using)."""
+    added = {"owner": "me", "provider": "kdump", "subscribe": "t1x", "option.subscribe": "t1x"}
+    source = KdumpSource({**added, **{name: text.format(logs) for name, text in given.items()}})
+    reader = source.reader(source.schema())
+    assert sum(len(batch) for each in reader.partitions() for batch in reader.read(each)) == 10
+    with pytest.raises(SourceOptionError, match="did you mean subscribe"):
+        KdumpSource({**added, "path": "/", "subscibe": "t1x", "option.subscibe": "t1x"}).schema()
+    with pytest.raises(SourceOptionError, match="no option 'owner'"):
+        KdumpSource({"path": str(logs), "owner": "me"}).schema()
+
+
+def test_a_path_of_a_table_may_have_any_character() -> None:
+    from kdump.spark.source_options import parse_batch_options
+
+    given = {"provider": "kdump", "path": "file:/a%20b/t%231-*"}
+    assert parse_batch_options(given).paths == ("/a b/t#1-*",)
+
+
 def test_partitions_are_at_least_as_many_and_never_larger_than_asked(logs: Path) -> None:
     for least in (1, 2, 3, 5, 8):
         found = partitions(logs, subscribe="t1x", minPartitions=str(least))

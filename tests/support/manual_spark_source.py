@@ -88,7 +88,13 @@ DIFFERENCES = (
     "projection and no error; an unknown option is an error; maxRecordsPerPartition always holds; a read beyond the "
     "end fails at once; a pattern is one of Python; gaps in the offsets of a log that was not compacted are data loss; "
     "the log ends at the last valid batch and not at the high watermark; a timestamp that does not fit microseconds is "
-    "null."
+    "null; an internal topic that is named, as in subscribe=__consumer_offsets, gives its records, and from Spark's "
+    "source none."
+)
+IN_SQL = (
+    "In SQL take temporary views. Spark 4.3 keeps a table of its catalog (create table ... using kdump options (...), "
+    "or location) and hands its options to no read: a query of it is refused, for want of a path, unless the query "
+    'gives the options again, as spark.read.option("path", ...).table(NAME) does.'
 )
 TABLES = (
     'option("table", ...) gives what is known about the logs, with the columns of kdump.convert.tables: batches '
@@ -126,6 +132,7 @@ def section() -> Iterator[str]:
     yield ".Ss Tables"
     yield from prose(TABLES)
     yield ".Ss Examples of the data source"
+    yield from prose(IN_SQL)
     yield ".Bd -literal -offset 2n"
     yield from ("\\&" + escaped(line) for line in EXAMPLES)
     yield ".Ed"

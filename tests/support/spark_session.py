@@ -110,13 +110,13 @@ def stop_session(session: SparkSession) -> None:
 
 
 @pytest.fixture(scope="package")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with two slots in this process."""
     need_spark()
     with pytest.MonkeyPatch.context() as patch:
         for name, value in python_environment().items():
             patch.setenv(name, value)
-        session = start_session()
+        session = start_session(spark__sql__warehouse__dir=str(tmp_path_factory.mktemp("warehouse")))
         try:
             yield session
         finally:
