@@ -12,7 +12,7 @@ from kdump.format.java import MAX_INT
 from kdump.format.naming import TopicPartition
 from kdump.log.log_slice import EVERYTHING, Bounds
 from kdump.log.swap_segments import with_swap_segments
-from kdump.storage.copies import by_directory, is_one_file, topic_id_of
+from kdump.storage.copies import by_directory, is_one_file, is_snapshot, no_topic_partition, topic_id_of
 from kdump.storage.discovery import Found
 from kdump.storage.file_store import absolute
 from kdump.storage.partition import Partition
@@ -115,6 +115,8 @@ def choose(found: Iterable[Found], choice: Choice, named: Iterable[str] = ()) ->
     for each in found:
         if isinstance(each, SourceError):
             yield each
+        elif isinstance(each, Partition) and is_snapshot(each) and is_one_file(each):
+            yield no_topic_partition(each)
         elif isinstance(each, Partition) and (chosen := _bounds(each, choice, absolute(each.path) in paths)):
             of = each.topic_partition or each.path
             # What a directory has beside its logs does not go to other processes.
@@ -135,7 +137,7 @@ def choose(found: Iterable[Found], choice: Choice, named: Iterable[str] = ()) ->
 def _bounds(partition: Partition, choice: Choice, is_named: bool) -> Bounds | None:
     """The range of offsets to convert; None for a partition that was not chosen."""
     of = partition.topic_partition
-    if not (partition.segments or partition.kraft_snapshots):
+    if not partition.segments:  # KRaft snapshots repeat what the log has
         return None
     if partition.state and not is_named and partition.state not in choice.include:
         return None
@@ -143,8 +145,7 @@ def _bounds(partition: Partition, choice: Choice, is_named: bool) -> Bounds | No
         return None
     internal = of is not None and of.topic.startswith("__")
     asked_for = choice.topics or Included.INTERNAL in choice.include or is_one_file(partition)
-    # A snapshot of __cluster_metadata can lie in a log directory, whose path is its own.
-    if (internal and not (asked_for or is_named)) or (not partition.segments and not asked_for):
+    if internal and not (asked_for or is_named):
         return None
     if choice.partitions and (of is None or of.partition not in choice.partitions):
         return None

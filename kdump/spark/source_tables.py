@@ -13,6 +13,7 @@ from kdump.format.naming import TopicPartition
 from kdump.log.records import DamageWarning
 from kdump.spark.source_losses import on_this_host
 from kdump.spark.source_options import SourceOptions, Table, TopicSelection
+from kdump.storage.copies import is_snapshot
 from kdump.storage.discovery import discover
 from kdump.storage.file_store import absolute
 from kdump.storage.partition import LogDirectory, Partition, logs_of_partition
@@ -39,6 +40,8 @@ def plan_table(options: SourceOptions) -> list[TablePart]:
                 _warn(found)
             case LogDirectory():
                 directories.append(found.path)
+            case Partition() if is_snapshot(found) and options.table is not Table.FINDINGS:
+                pass
             case Partition():
                 of = found.topic_partition
                 if of is not None:

@@ -27,10 +27,8 @@ def is_set_aside(partition: Partition) -> bool:
 
 
 def segments_of(partition: Partition) -> tuple[Segment, ...]:
-    """The segments to measure. A KRaft snapshot is one where it was named alone; else it counts as another file."""
-    if is_set_aside(partition):
-        return ()
-    return partition.segments or tuple(Segment(file) for file in partition.kraft_snapshots)
+    """The segments to measure. A KRaft snapshot counts as another file."""
+    return () if is_set_aside(partition) else partition.segments
 
 
 class PartitionFold:

@@ -19,6 +19,7 @@ from kdump.stat.range_statistics import RangeStatistics
 from kdump.stat.scan import StatTask, scan
 from kdump.stat.sums import LogDirectoryStatistics, Sums
 from kdump.stat.values import PartitionStatistics, StatOptions
+from kdump.storage.copies import is_one_file, is_snapshot, no_topic_partition
 from kdump.storage.live import is_written
 from kdump.storage.offset_checkpoints import CheckpointCache, CheckpointContext
 from kdump.storage.partition import LogDirectory, Partition
@@ -137,6 +138,10 @@ class _Cutting:
         group: list[StatTask] = []
         size, small, most = 0, SMALL_DEEP_BYTES if self._options.deep else SMALL_BYTES, GROUP_RANGES
         for item in found:
+            if isinstance(item, Partition) and is_snapshot(item):
+                if not is_one_file(item):
+                    continue
+                item = no_topic_partition(item)
             live = isinstance(item, Partition) and is_written(item)
             tasks = self._tasks(item, live=live) if isinstance(item, Partition) else []
             carried = item._replace(listing=None) if isinstance(item, Partition) else item
@@ -229,7 +234,7 @@ class _Cutting:
 
     def _conclude(self, partition: Partition, done: PartitionFold) -> Iterator[Measured]:
         directory = self._directory
-        # Logs beside the partitions of a log directory, such as the first KRaft snapshot, do not end the directory.
+        # Logs beside the partitions of a log directory do not end it.
         if directory is not None and partition.path != directory.path and not _is_in(partition, directory):
             yield from self._end_directory()
         statistics = done.conclude()

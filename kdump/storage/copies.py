@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from kdump.errors import SourceError
+from kdump.errors import NotALog, SourceError
 from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, EpochEntry, epoch_entries
 from kdump.format.partition_metadata import parse_partition_metadata
 from kdump.storage.file_store import absolute, is_directory, parent_of
@@ -25,6 +25,24 @@ def is_one_file(partition: Partition) -> bool:
     """Whether it is a log file, or a KRaft snapshot, that was named alone."""
     files = (*(segment.log for segment in partition.segments), *partition.kraft_snapshots)
     return len(files) == 1 and files[0].path == partition.path
+
+
+def is_snapshot(partition: Partition) -> bool:
+    """Whether it is KRaft snapshots without a log, and so no topic-partition.
+
+    `bootstrap.checkpoint` lies beside the topic-partitions; another one was named alone.
+    """
+    if partition.segments or not partition.kraft_snapshots:
+        return False
+    return partition.topic_partition is None or is_one_file(partition)
+
+
+def no_topic_partition(snapshot: Partition) -> NotALog:
+    """The error where a KRaft snapshot was named instead of a topic-partition."""
+    return NotALog(
+        f"{snapshot.path}: a KRaft snapshot, no topic-partition; kdump dump shows its records, and with"
+        " --metadata-image what they say"
+    )
 
 
 def _joined(one: Partition, other: Partition) -> Partition:

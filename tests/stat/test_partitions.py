@@ -48,7 +48,7 @@ def test_a_log_directory_is_the_sum_of_its_partitions(tmp_path: Path) -> None:
 LOG_DIRECTORIES = sorted(
     {
         path.parent
-        for name in ("meta.properties", "recovery-point-offset-checkpoint", "bootstrap.checkpoint")
+        for name in ("meta.properties", "recovery-point-offset-checkpoint")
         for path in FIXTURES.rglob(name)
     }
 )
@@ -78,9 +78,7 @@ def test_every_file_of_a_log_directory_counts_once(path: Path, options: dict[str
 
 
 def test_a_kraft_snapshot_is_no_segment_of_a_report(tmp_path: Path) -> None:
-    """Beside segments it is another file. A directory with nothing else has no log to delete or compact."""
-    from kdump.stat.partition_reports import ReportOptions, make_reports
-
+    """Beside segments it is another file; beside topic-partitions one of the log directory."""
     shutil.copytree(FIXTURES / "metadata/__cluster_metadata-0", tmp_path / "__cluster_metadata-0")
     found = partitions(tmp_path / "__cluster_metadata-0")["__cluster_metadata-0"]
     snapshots = list((tmp_path / "__cluster_metadata-0").glob("*.checkpoint"))
@@ -88,13 +86,12 @@ def test_a_kraft_snapshot_is_no_segment_of_a_report(tmp_path: Path) -> None:
     assert not {str(path) for path in snapshots} & {segment.path for segment in found.segments}
     assert found.other_bytes >= sum(path.stat().st_size for path in snapshots)
     shutil.copytree(FIXTURES / "log-directory", tmp_path / "data", ignore=shutil.ignore_patterns("expected"))
-    (beside,) = (
-        each
-        for each in measured(tmp_path / "data")
-        if isinstance(each, kdump.PartitionStatistics) and each.path == str(tmp_path / "data")
-    )
-    reports = make_reports(beside, ReportOptions(retention=True, compaction=True), 0)
-    assert (reports.retention, reports.compaction) == (None, None)
+    found_below = measured(tmp_path / "data")
+    assert str(tmp_path / "data") not in {
+        each.path for each in found_below if isinstance(each, kdump.PartitionStatistics)
+    }
+    (whole,) = (each for each in found_below if isinstance(each, kdump.LogDirectoryStatistics))
+    assert whole.other_bytes >= (tmp_path / "data" / "bootstrap.checkpoint").stat().st_size
 
 
 def test_copies_of_a_partition_stay_apart(tmp_path: Path) -> None:

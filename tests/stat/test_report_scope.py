@@ -39,14 +39,12 @@ def test_partitions_of_fixtures() -> None:
 
 def test_a_file_that_was_named_alone() -> None:
     log = next((FIXTURES / "segments" / "segments-0").glob("*.log"))
-    snapshot = next((FIXTURES / "log-directory").rglob("*.checkpoint"))
-    for path in (log, snapshot):
-        (of,) = measured(path)
-        assert unreported_because(of) is Unreported.ONE_FILE
-        reports = make_reports(of, ReportOptions(retention=True, compaction=True, upgrade=True), 10**13)
-        assert (reports.retention, reports.compaction, reports.unreported) == (None, None, Unreported.ONE_FILE)
-        assert reports.upgrade is not None
-        assert reports.fields()["unreported"] == "one-file"
+    (of,) = measured(log)
+    assert unreported_because(of) is Unreported.ONE_FILE
+    reports = make_reports(of, ReportOptions(retention=True, compaction=True, upgrade=True), 10**13)
+    assert (reports.retention, reports.compaction, reports.unreported) == (None, None, Unreported.ONE_FILE)
+    assert reports.upgrade is not None
+    assert reports.fields()["unreported"] == "one-file"
 
 
 def test_a_log_of_kafka_07() -> None:

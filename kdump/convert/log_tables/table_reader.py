@@ -23,6 +23,7 @@ from kdump.log.log_slice import SlicedPartition, whole_log
 from kdump.stat.row_builder import RowBuilder
 from kdump.stat.stat import Measured, stat_logs
 from kdump.stat.values import PartitionStatistics, StatOptions
+from kdump.storage.copies import is_one_file, is_snapshot, no_topic_partition
 from kdump.storage.discovery import Found, Paths, discover, discover_whole
 from kdump.storage.file_store import absolute, is_directory
 from kdump.storage.partition import LogDirectory, Partition
@@ -133,7 +134,9 @@ class _Tables:
         for each in found:
             if isinstance(each, SourceError):
                 self._fail(each)
-            elif isinstance(each, Partition) and (not each.state or absolute(each.path) in named):
+            elif isinstance(each, Partition) and is_snapshot(each) and is_one_file(each):
+                self._fail(no_topic_partition(each))
+            elif isinstance(each, Partition) and each.segments and (not each.state or absolute(each.path) in named):
                 yield each
 
     def _ordered(self, found: Iterable[Found]) -> Iterator[SlicedPartition]:
