@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kdump.convert.choice import Choice
 from kdump.convert.missing import missing_of
-from kdump.convert.preparation import PreparedPartition, PrepareOptions, prepare
+from kdump.convert.preparation import PreparedPartition, PrepareOptions, prepare, refuse_nameless
 from kdump.convert.records.reader import OnDamage, RecordStream
 from kdump.convert.tables import DEFAULT_COLUMNS, record_schema
 from kdump.errors import SourceError
@@ -39,8 +39,9 @@ def arrow(
     """Read the records of log files, topic-partitions or log directories as Arrow's record batches.
 
     `columns`: names of kdump.convert.tables.RECORDS, by default the columns of Spark's source of Kafka, which come
-    first. `offset`: a half-open range of offsets, for a single topic-partition. `time`: a half-open range of timestamps
-    in milliseconds. `choice`: topics, partitions and more; `offset` and `time` replace those of it.
+    first; with ReplicaUse.ALL also `replica`, the path of the copy. `offset`: a half-open range of offsets, for a
+    single topic-partition. `time`: a half-open range of timestamps in milliseconds. `choice`: topics, partitions and
+    more; `offset` and `time` replace those of it.
 
     Records come partition by partition, in the order of the log. The next marker of its producer in the whole partition
     decides a transaction, also after the end that was asked for; damage that may hold it leaves it undecided. Bytes
@@ -56,7 +57,8 @@ def arrow(
     """
     if isolation not in get_args(Isolation):
         raise ValueError(f"isolation {isolation!r} is none of {', '.join(get_args(Isolation))}")
-    schema = record_schema(DEFAULT_COLUMNS if columns is None else columns)
+    own = ("replica",) if replica is ReplicaUse.ALL else ()
+    schema = record_schema((*DEFAULT_COLUMNS, *own) if columns is None else columns)
     choice = Choice() if choice is None else choice
     if offset != EVERYTHING:
         choice = choice._replace(offset=offset)
@@ -77,6 +79,7 @@ def arrow(
         for message in [*map(str, each.merged.errors), *errors][:1]:
             warnings.warn(message, DamageWarning, stacklevel=2)
         partitions.append(each)
+    refuse_nameless([each.partition for each in partitions], schema.names)
     return pa.RecordBatchReader.from_batches(schema, _batches(partitions, stream))
 
 

@@ -14,7 +14,7 @@ from kdump.log.log_slice import EVERYTHING, Bounds
 from kdump.log.swap_segments import with_swap_segments
 from kdump.storage.copies import by_directory, is_one_file, is_snapshot, no_topic_partition, topic_id_of
 from kdump.storage.discovery import Found
-from kdump.storage.file_store import absolute
+from kdump.storage.file_store import absolute, parent_of
 from kdump.storage.partition import Partition
 
 _EARLIEST: Final = -2
@@ -118,7 +118,7 @@ def choose(found: Iterable[Found], choice: Choice, named: Iterable[str] = ()) ->
         elif isinstance(each, Partition) and is_snapshot(each) and is_one_file(each):
             yield no_topic_partition(each)
         elif isinstance(each, Partition) and (chosen := _bounds(each, choice, absolute(each.path) in paths)):
-            of = each.topic_partition or each.path
+            of = each.topic_partition or _path_of_log(each)
             # What a directory has beside its logs does not go to other processes.
             try:
                 each = with_swap_segments(each)
@@ -132,6 +132,12 @@ def choose(found: Iterable[Found], choice: Choice, named: Iterable[str] = ()) ->
         raise SeveralPartitions(f"a range of offsets needs a single topic-partition, and here are {len(copies)}")
     for of, several in copies.items():
         yield ChosenCopies(tuple(by_directory(several)), bounds[of])
+
+
+def _path_of_log(partition: Partition) -> str:
+    """What tells a log without a name from others: files of one directory are one log where their names say how."""
+    is_numbered = all(segment.log.base_offset is not None for segment in partition.segments)
+    return parent_of(partition.path) if is_one_file(partition) and is_numbered else partition.path
 
 
 def _bounds(partition: Partition, choice: Choice, is_named: bool) -> Bounds | None:

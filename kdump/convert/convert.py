@@ -7,8 +7,8 @@ from typing import IO, TYPE_CHECKING, Final
 
 from kdump.convert.missing import missing_of
 from kdump.convert.options import ConvertOptions, Target, problems
-from kdump.convert.output_file import check_single_file
-from kdump.convert.preparation import PreparedPartition, PrepareOptions, prepare
+from kdump.convert.output_file import OutputRefused, PartitionRefused, check_single_file
+from kdump.convert.preparation import PreparedPartition, PrepareOptions, prepare, refuse_nameless
 from kdump.convert.results import (
     Converted,
     ConvertFindings,
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from kdump.convert.log_output.tasks import LogResult
 
 
+_NAMED: Final = 100
+"""So many partitions that were not finished are named."""
 _CHOOSING: Final = "--topic, --partition, --topic-id and --include"
 
 
@@ -86,8 +88,35 @@ def convert_logs(
         from kdump.convert.parquet.tasks import convert_to_folder
 
         run = convert_to_folder(partitions, path, options, engine or Serial(), inputs=named, on_bytes=on_bytes)
-    for item in run:
-        yield item if not isinstance(item, OutputFile) else item.below(path, is_folder=options.target.is_folder)
+    try:
+        for item in _with_refusals(run):
+            yield item if not isinstance(item, OutputFile) else item.below(path, is_folder=options.target.is_folder)
+    except OutputRefused as error:
+        raise KdumpError(f"{error}; {_not_finished(each.partition.name for each in partitions)}") from None
+
+
+def _with_refusals(run: Iterable[Converted]) -> Iterator[Converted]:
+    """The values; what the system refused comes last, once, with the partitions that were not finished."""
+    refused: dict[str, list[str]] = {}
+    failure: KdumpError | None = None
+    try:
+        for item in run:
+            if isinstance(item, PartitionRefused):
+                refused.setdefault(str(item), []).append(item.name)
+            else:
+                yield item
+    except KdumpError as error:
+        failure = error
+    for why, names in refused.items():
+        yield KdumpError(f"{why}; {_not_finished(names)}")
+    if failure is not None:
+        raise failure
+
+
+def _not_finished(names: Iterable[str]) -> str:
+    several = list(names)
+    others = f" and {len(several) - _NAMED} others" if len(several) > _NAMED else ""
+    return f"not finished: {', '.join(several[:_NAMED])}{others}"
 
 
 def _prepare_options(options: ConvertOptions, engine: Engine | None) -> PrepareOptions:
@@ -116,6 +145,8 @@ def _refuse_mixed(partitions: Iterable[PreparedPartition], options: ConvertOptio
             other = names.setdefault((as_utf8(named.topic), named.partition), named)
             if other != named:
                 raise KdumpError(f"{each.partition.path}: another directory has the same name once it is escaped")
+    if options.target not in (Target.LOG, Target.PARQUET):  # these refuse a log without a name, or the second one
+        refuse_nameless([each.partition for each in partitions], options.all_columns)
     if options.target is Target.PARQUET or "replica" in options.all_columns:
         return
     found: dict[TopicPartition | None, list[str]] = {}

@@ -106,9 +106,24 @@ class _PartialFile(io.FileIO):
             raise not_written(self._path, error) from None
 
 
-def not_written(path: str, error: OSError) -> KdumpError:
+class OutputRefused(KdumpError):
+    """The system refused to write an output: the disk is full, it cannot be written to, or an I/O error."""
+
+
+class PartitionRefused(OutputRefused):
+    """What the system refused while the partition `name` was written."""
+
+    def __init__(self, why: str, name: str) -> None:
+        super().__init__(why)
+        self.name = name
+
+    def __reduce__(self) -> tuple[type["PartitionRefused"], tuple[str, str]]:
+        return PartitionRefused, (str(self), self.name)
+
+
+def not_written(path: str, error: OSError) -> OutputRefused:
     """What the system refused, of an output that there is not because of it."""
-    return KdumpError(f"{path}: {reason(error)}; {_NOT_WRITTEN}")
+    return OutputRefused(f"{path}: {reason(error)}; {_NOT_WRITTEN}")
 
 
 class _TemporaryFile:
@@ -192,7 +207,7 @@ class _TemporaryFile:
                 self._directory.sync()
         except OSError as error:
             why = "it may be lost by a crash" if self._is_committed else _NOT_WRITTEN
-            raise KdumpError(f"{self._path}: {reason(error)}; {why}") from None
+            raise OutputRefused(f"{self._path}: {reason(error)}; {why}") from None
 
     def _rename(self) -> None:
         if self._overwrite:

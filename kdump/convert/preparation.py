@@ -1,6 +1,6 @@
 """From what was found to logs that can be read in order: chosen, merged from copies, up to the last stable offset."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kdump.convert.choice import Choice, ChosenCopies, Included, choose
@@ -115,6 +115,18 @@ def _prepare_copies(task: _PreparationTask) -> list[PreparedPartition | SourceEr
         except SourceError as error:
             prepared.append(error)
     return prepared
+
+
+def refuse_nameless(partitions: Iterable[SlicedPartition], columns: Sequence[str]) -> None:
+    """Raise SourceError where rows of several logs without a name would not be told apart."""
+    nameless = [each for each in partitions if each.topic_partition is None]
+    if len({each.path for each in nameless}) > 1 and not (
+        "replica" in columns and all(each.replica is not None for each in nameless)
+    ):
+        raise SourceError(
+            f"{nameless[1].path}: a log without a topic and a partition, as {nameless[0].path} is already: their rows"
+            " would mix; convert each on its own, or have the paths in the column replica (--replica all)"
+        )
 
 
 def _bounded(copy: Partition, policy: ReadPolicy) -> Partition:

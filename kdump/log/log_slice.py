@@ -91,6 +91,12 @@ class SlicedPartition(NamedTuple):
     first_asked: int | None = None
     part: PartOfLog | None = None
 
+    @property
+    def name(self) -> str:
+        """The topic-partition as its directory is named; the path where there is none."""
+        of = self.topic_partition
+        return self.path if of is None else f"{of.topic}-{of.partition}"
+
     def numbered(self) -> Iterator[tuple[int, LogSlice]]:
         """The slices that can have one of the offsets to read, each with its number in `slices`."""
         first, stop = self.offset

@@ -1,6 +1,7 @@
 """What a merge of copies found, as findings."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kdump.replicas.merge import MergedPartition
 from kdump.verify.findings import CATALOGUE, Finding, FindingData
@@ -11,6 +12,11 @@ def replica_findings(merged: MergedPartition) -> Iterator[Finding]:
 
     That of missing offsets is the path of the reference copy.
     """
+    of = merged.partition.topic_partition
+    yield from (replace(each, of=of) for each in _findings(merged))
+
+
+def _findings(merged: MergedPartition) -> Iterator[Finding]:
     reference = merged.replicas[0]
     if merged.other_topic_ids:
         data = {"topic_id": merged.topic_id or "unknown", "others": ", ".join(merged.other_topic_ids)}

@@ -154,18 +154,13 @@ def merge_replicas(
         paths = ", ".join(copy.path for copy in copies[1:])
         raise ReplicasRefused(f"{copies[0].path}: other copies of the partition are among the paths: {paths}")
     if len(copies) == 1:
-        return [_single(copies[0], offset, options)]
+        return [_single(copies[0], offset, options, alone=options.use is not ReplicaUse.ALL)]
     groups = by_topic_id(copies)
     found: list[MergedPartition] = []
     for topic_id, group in groups.items():
         others = tuple(sorted(other for other in groups if other is not None and other != topic_id))
         if options.use is ReplicaUse.ALL:
-            several = [_single(copy, offset, options) for copy in group]
-            if len(copies) > 1:
-                several = [
-                    each._replace(partition=each.partition._replace(replica=absolute(each.replicas[0])))
-                    for each in several
-                ]
+            several = [_single(copy, offset, options, alone=False) for copy in group]
         elif len(group) == 1:
             several = [_single(group[0], offset, options)]
         else:

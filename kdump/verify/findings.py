@@ -120,7 +120,8 @@ class Finding:
     `position` and `length` are bytes in the file at `path`. `offset` is None where no record offset is known.
     `broker` is what the next unclean start of Kafka 4.3 does about it, None for a file without its directory.
     `later_broker` is what Kafka 4.4.0 does, where that decides otherwise whether a broker starts.
-    `data` holds numbers and short words, never prose.
+    `data` holds numbers and short words, never prose. `of` is the topic-partition where the path is not that of a file
+    of it.
     """
 
     code: str
@@ -132,6 +133,7 @@ class Finding:
     broker: str | None = None
     data: FindingData = field(default_factory=dict)
     later_broker: str | None = None
+    of: naming.TopicPartition | None = None
 
     @property
     def message(self) -> str:
@@ -141,8 +143,8 @@ class Finding:
 
     @property
     def topic_partition(self) -> naming.TopicPartition | None:
-        """The topic-partition that the directory name says, None without one."""
-        return naming.topic_partition_of_file(self.path)
+        """The topic-partition: `of`, or what the name of the directory of a file says; None without one."""
+        return self.of or naming.topic_partition_of_file(self.path)
 
     @property
     def segment(self) -> int | None:

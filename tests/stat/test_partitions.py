@@ -46,11 +46,7 @@ def test_a_log_directory_is_the_sum_of_its_partitions(tmp_path: Path) -> None:
 
 
 LOG_DIRECTORIES = sorted(
-    {
-        path.parent
-        for name in ("meta.properties", "recovery-point-offset-checkpoint")
-        for path in FIXTURES.rglob(name)
-    }
+    {path.parent for name in ("meta.properties", "recovery-point-offset-checkpoint") for path in FIXTURES.rglob(name)}
 )
 
 

@@ -22,6 +22,7 @@ from kdump.convert.log_output.log_batches import BatchCounts, BatchEpoch, BatchR
 from kdump.convert.log_output.log_segments import CompanionFiles, SegmentCounter, SegmentsWriter, write_companions
 from kdump.convert.log_output.log_staging import staged_directory
 from kdump.convert.log_output.log_writer import LogWriter
+from kdump.convert.output_file import OutputRefused
 from kdump.convert.records.holes import PartHoles
 from kdump.errors import KdumpError, reason
 from kdump.format import codec as codecs
@@ -242,7 +243,7 @@ def _output_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise KdumpError(f"{path}: {reason(error)}; nothing was written") from None
+        raise OutputRefused(f"{path}: {reason(error)}; nothing was written") from None
 
 
 # ---- what lies beside the log

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Self
 
+from kdump.convert.output_file import OutputRefused
 from kdump.errors import KdumpError, SourceError, reason
 from kdump.format.naming import topic_partition_of
 from kdump.storage.directory_handle import DirectoryHandle, replace_file
@@ -43,7 +44,7 @@ class OutputStaging:
         except BaseException as error:
             self._directory.__exit__()
             if isinstance(error, OSError):
-                raise KdumpError(f"{path}: {reason(error)}; nothing was written") from None
+                raise OutputRefused(f"{path}: {reason(error)}; nothing was written") from None
             raise
 
     def _begin(self) -> None:
@@ -94,7 +95,7 @@ class OutputStaging:
         try:
             _remove_tree(self._staging.path_of(name))
         except OSError as error:
-            raise KdumpError(f"{self._path}: {reason(error)}; nothing was written") from None
+            raise OutputRefused(f"{self._path}: {reason(error)}; nothing was written") from None
 
     def finish(self) -> None:
         """Give the directories their final names. Raises KdumpError, and then removes them."""

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kdump.convert.output_file import check_outside
+from kdump.convert.output_file import OutputRefused, check_outside
 from kdump.convert.parquet.manifest import (
     MANIFEST,
     ConversionSettings,
@@ -51,6 +51,11 @@ class WrittenPartition(NamedTuple):
 
     entry: ConvertedPartition
     files: tuple[WrittenFile, ...]
+
+
+def nameless_twice(path: str, first: str) -> KdumpError:
+    """The error for a second log without a name: its rows would not be told apart from those of the first."""
+    return KdumpError(f"{path}: a log without a topic and a partition, as {first} is already")
 
 
 class StagingFolder(NamedTuple):
@@ -252,7 +257,12 @@ class OutputDirectory:
         entry = self.manifest.partitions.get(PartitionKey(of, partition.replica))
         _refuse_inside(self.path, [partition.path])
         if of is None and entry is not None and entry.path != absolute(partition.path):
-            raise KdumpError(f"{partition.path}: a log without a topic and a partition, as {entry.path} is already")
+            raise nameless_twice(partition.path, entry.path)
+        unnamed = None if partition.replica is None else self.manifest.partitions.get(PartitionKey(of))
+        if entry is None and unnamed is not None and unnamed.path == absolute(partition.path):
+            raise KdumpError(
+                f"{partition.path}: {self.path} has its rows without the path of the copy; write into a new folder"
+            )
         return None if rewrite else entry
 
     def remove(self, temporary: Iterable[str]) -> None:
@@ -273,7 +283,7 @@ class OutputDirectory:
         before = set[str]() if old is None else {file.name for file in old.files}
         given: list[str] = []
         try:
-            with self._errors():
+            with self._errors(OutputRefused):
                 self._give_names(written, old, before, given)
                 self._manifest_file.replace(entry)
                 gone = before - {file.name for file in entry.files}
@@ -328,11 +338,11 @@ class OutputDirectory:
         self.handle.sync()
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _errors(self, kind: type[KdumpError] = KdumpError) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            raise KdumpError(f"{self.path}: {reason(error)}") from None
+            raise kind(f"{self.path}: {reason(error)}") from None
 
 
 def _difference(old: ConversionSettings, new: ConversionSettings) -> str:

@@ -12,9 +12,10 @@ from kdump.convert.damage_log import DamageLog, joined_findings
 from kdump.convert.field_formats import FieldFormat
 from kdump.convert.missing import missing_of, not_damaged
 from kdump.convert.options import ConvertOptions
+from kdump.convert.output_file import OutputRefused, PartitionRefused
 from kdump.convert.parquet.continuation import Continuation, continue_after
 from kdump.convert.parquet.manifest import ConversionSettings, ConvertedFile, ConvertedPartition, LeftOut
-from kdump.convert.parquet.output_directory import OutputDirectory, StagingFolder
+from kdump.convert.parquet.output_directory import OutputDirectory, StagingFolder, nameless_twice
 from kdump.convert.parquet.run import WrittenPart, join_parts, write_part
 from kdump.convert.parquet.writer import formats_of
 from kdump.convert.preparation import PreparedPartition
@@ -201,6 +202,9 @@ class _PartitionRun:
             others += (DamagedRange(each.path, 0, 0, each.code, each.severity) for each in missing.findings)
             whole = join_parts(self.of.partition, self.plan.start, written, left_out, self.damage, others)
             entry = run.folder.commit(whole)
+        except OutputRefused as error:
+            yield PartitionRefused(str(error), self.of.partition.name)
+            return
         except KdumpError as error:
             yield error
             return
@@ -236,8 +240,14 @@ class _FolderRun:
         part_bytes = min(max(total // (2 * self._engine.slots), _LEAST_BYTES), _MOST_BYTES)
         checkpoints = CheckpointCache()
         far: list[tuple[_PartitionRun, _PlanTask]] = []
+        nameless: dict[str | None, str] = {}
         for each in conversions:
+            partition = each.of.partition
             try:
+                if partition.topic_partition is None:
+                    first = nameless.setdefault(partition.replica, partition.path)
+                    if first != partition.path:
+                        raise nameless_twice(partition.path, first)
                 task = self._plan_task(each.of.partition, part_bytes, checkpoints)
             except KdumpError as error:
                 each.error = error

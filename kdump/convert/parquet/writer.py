@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from kdump.convert.constant_arrays import repeat_int64
 from kdump.convert.field_formats import FieldFormat, FieldFormats
+from kdump.convert.output_file import OutputRefused
 from kdump.convert.parquet.manifest import ColumnRange, ColumnValue, ConversionSettings, ConvertedFile, settings_fields
 from kdump.convert.tables import LARGEST_DATA, output_schema
 from kdump.convert.value_texts import ValueTexts
@@ -429,7 +430,7 @@ class PartitionWriter:
         try:
             yield
         except OSError as error:
-            raise KdumpError(f"{self._directory.path}: {reason(error)}") from None
+            raise OutputRefused(f"{self._directory.path}: {reason(error)}") from None
         except pa.ArrowException as error:
             raise KdumpError(f"{self._directory.path}: Parquet cannot hold these records: {error}") from None
 
