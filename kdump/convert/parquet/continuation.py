@@ -1,21 +1,40 @@
 """Where the conversion of a topic-partition goes on: after the last batch that was converted, which is found again."""
 
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple
 
 from kdump.convert.parquet.manifest import BatchIdentity, ConvertedPartition
-from kdump.errors import KdumpError
+from kdump.convert.records.holes import first_known_offset
+from kdump.errors import KdumpError, SourceError
 from kdump.format.batch import Batch
+from kdump.format.naming import base_offset_of
 from kdump.log.log_slice import LogSlice, SlicedPartition, walk_of_slice
+from kdump.storage.file_store import absolute
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
+from kdump.verify.findings import Finding, make_finding
 
 
 class Continuation(NamedTuple):
     """`offset` is the first one to convert, None for the first one of the log. `entry` is what was converted before;
-    None where the topic-partition is converted anew.
+    None where the topic-partition is converted anew. `last_path` and `last_position` say where the last batch that was
+    converted lies, None where it is not there any more.
     """
 
     offset: int | None
     entry: ConvertedPartition | None
+    last_path: str | None = None
+    last_position: int = 0
+
+    def is_before(self, path: str, position: int) -> bool:
+        """Whether a place in a log file lies before the last batch that was converted: no run reads that again."""
+        if self.last_path is None:
+            return False
+        base, last = base_offset_of(path), base_offset_of(self.last_path)
+        if absolute(path) == absolute(self.last_path):
+            return position < self.last_position
+        return base is not None and last is not None and base < last
 
     def is_done(self, partition: SlicedPartition) -> bool:
         """Whether all that was asked for was converted before."""
@@ -48,8 +67,8 @@ def continue_after(
             partition, f"it was converted up to offset {entry.next_offset - 1}, and the log begins at {start} now"
         )
     found, reaches = _find(partition, last, max_batch_bytes or MAX_BATCH_BYTES)
-    if found:
-        return going_on
+    if found is not None:
+        return going_on._replace(last_path=found[0], last_position=found[1])
     if not reaches:
         raise _refused(
             partition, f"it was converted up to offset {entry.next_offset - 1}, and the log ends before it: it was cut"
@@ -63,9 +82,7 @@ def continue_after(
 
 
 def _refused(partition: SlicedPartition, why: str) -> KdumpError:
-    of = partition.topic_partition
-    name = partition.path if of is None else f"{of.topic}-{of.partition}"
-    return KdumpError(f"{partition.path}: {why}; --rewrite {name} converts it anew")
+    return KdumpError(f"{partition.path}: {why}; --rewrite {partition.name} converts it anew")
 
 
 def _log_start(partition: SlicedPartition) -> int | None:
@@ -73,15 +90,15 @@ def _log_start(partition: SlicedPartition) -> int | None:
     return None if not bases or bases[0] is None else bases[0]
 
 
-def _find(partition: SlicedPartition, last: BatchIdentity, max_batch_bytes: int) -> tuple[bool, bool]:
-    """Whether the log has a batch, and whether it has the offset of its end, or later ones."""
+def _find(partition: SlicedPartition, last: BatchIdentity, max_batch_bytes: int) -> tuple[tuple[str, int] | None, bool]:
+    """The path and the position where the log has a batch, and whether it has the offset of its end, or later ones."""
     # Where the end of the batch was removed, the offset may be in no slice: then in a later one.
     wanted = partition._replace(offset=(last.last_offset, None))
     for _, part in wanted.numbered():
         batch = _batch_at(part, last.last_offset, max_batch_bytes)
         if batch is not None:
-            return identity_of(batch) == last, True
-    return False, False
+            return (part.log.path, batch.position) if identity_of(batch) == last else None, True
+    return None, False
 
 
 def _batch_at(part: LogSlice, offset: int, max_batch_bytes: int) -> Batch | None:
@@ -91,6 +108,57 @@ def _batch_at(part: LogSlice, offset: int, max_batch_bytes: int) -> Batch | None
             if isinstance(item, BatchChunk) and not item.damaged and item.row(item.batches - 1).last_offset >= offset:
                 return next(batch for batch in item.rows() if batch.last_offset >= offset)
     return None
+
+
+def lacked_findings(
+    start: Continuation, entry: ConvertedPartition, partition: SlicedPartition, max_batch_bytes: int
+) -> Iterator[Finding]:
+    """The findings about records that the folder lacks because earlier runs met damage, in the order of offsets.
+
+    Offsets that are merely missing count where the log has them now: else the findings about the log say it.
+    """
+    old = () if start.entry is None or start.offset is None else entry.left_out
+    lacked = [
+        (each.first_offset or 0, each.last_offset, each.why) for each in old if each.why in ("damaged", "missing")
+    ]
+    ranges = sorted({each for each in lacked if start.offset is not None and each[0] < start.offset})
+    readable = _readable([(first, last) for first, last, _ in ranges], partition, max_batch_bytes) if ranges else set()
+    for first, last, why in ranges:
+        if why == "damaged" or (first, last) in readable:
+            end = entry.next_offset - 1 if last is None else last
+            found = make_finding(
+                "output/incomplete",
+                partition.path,
+                0,
+                0,
+                offset=first,
+                last=end,
+                readable=(first, last) in readable,
+                partition=partition.name,
+            )
+            yield replace(found, of=partition.topic_partition)
+
+
+def _readable(
+    ranges: list[tuple[int, int | None]], partition: SlicedPartition, max_batch_bytes: int
+) -> set[tuple[int, int | None]]:
+    """The ranges of which a valid batch has offsets; nothing where the log cannot be read."""
+    found = set[tuple[int, int | None]]()
+    last = None if any(stop is None for _, stop in ranges) else max(stop for _, stop in ranges if stop is not None)
+    wanted = partition._replace(offset=(ranges[0][0], None if last is None else last + 1))
+    with suppress(SourceError):
+        for _, part in wanted.numbered():
+            with part.log.open() as source:
+                for item in walk_of_slice(part, source, everything=True, max_batch_bytes=max_batch_bytes):
+                    if not isinstance(item, BatchChunk) or item.damaged:
+                        continue
+                    begins, ends = first_known_offset(item.row(0)), item.row(item.batches - 1).last_offset
+                    near = [each for each in ranges if each[0] <= ends and (each[1] is None or each[1] >= begins)]
+                    for batch in item.rows() if near else ():
+                        for first, stop in near:
+                            if batch.last_offset >= first and (stop is None or first_known_offset(batch) <= stop):
+                                found.add((first, stop))
+    return found
 
 
 def identity_of(batch: Batch) -> BatchIdentity:

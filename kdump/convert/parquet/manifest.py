@@ -22,7 +22,7 @@ paths and topics. Timestamps are milliseconds since the epoch.
 
 import os
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.format.naming import TopicPartition
@@ -268,16 +268,25 @@ def _value(value: ColumnValue) -> "JsonValue":
 
 
 def merged_findings(
-    old: ConvertedPartition | None, found: Iterable[DamagedRange], read: Iterable[str], dropped: int = 0
+    old: ConvertedPartition | None,
+    found: Iterable[DamagedRange],
+    read: Iterable[str],
+    dropped: int = 0,
+    is_before: Callable[[str, int], bool] = lambda *_: False,
 ) -> tuple[tuple[DamagedRange, ...], int]:
     """The findings of a partition after another run, and the number of those that are not kept.
 
     `found` are those of this run, beside `dropped` others; `read` are the paths of the files that it has read: what an
-    earlier run found in these was found again, or is gone.
+    earlier run found in these was found again, or is gone. What lies before the place where this run went on
+    (`is_before`) stays: the folder has no record of it, whatever the file has now.
     """
     seen, paths, counts = set[DamagedRange](), set(read), dict[tuple[str, str], int]()
     kept = []
-    before = () if old is None else (one for one in old.findings if one.path not in paths)
+    before = (
+        ()
+        if old is None
+        else (one for one in old.findings if one.path not in paths or is_before(one.path, one.position))
+    )
     for one in (*before, *found):
         if one not in seen:
             seen.add(one)

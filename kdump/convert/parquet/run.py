@@ -186,6 +186,7 @@ def join_parts(
         (each._replace(path=absolute(each.path)) for each in found),
         read,
         before.dropped + sum(part.findings_dropped for part in parts),
+        is_before=start.is_before,
     )
     entry = ConvertedPartition(
         partition.topic_partition,

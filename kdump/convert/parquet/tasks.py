@@ -6,6 +6,7 @@ write files; this process gives them their names.
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kdump.convert.damage_log import DamageLog, joined_findings
@@ -13,7 +14,7 @@ from kdump.convert.field_formats import FieldFormat
 from kdump.convert.missing import missing_of, not_damaged
 from kdump.convert.options import ConvertOptions
 from kdump.convert.output_file import OutputRefused, PartitionRefused
-from kdump.convert.parquet.continuation import Continuation, continue_after
+from kdump.convert.parquet.continuation import Continuation, continue_after, lacked_findings
 from kdump.convert.parquet.manifest import ConversionSettings, ConvertedFile, ConvertedPartition, LeftOut
 from kdump.convert.parquet.output_directory import OutputDirectory, StagingFolder, nameless_twice
 from kdump.convert.parquet.run import WrittenPart, join_parts, write_part
@@ -208,8 +209,10 @@ class _PartitionRun:
         except KdumpError as error:
             yield error
             return
-        if missing.findings:
-            yield ConvertFindings(missing.findings, {})
+        lacked = lacked_findings(self.plan.start, entry, self.of.partition, run.max_batch_bytes)
+        of = self.of.partition.topic_partition
+        if said := (*(replace(each, of=of) for each in missing.findings), *lacked):
+            yield ConvertFindings(said, {})
         files = [_output_file(each.file, entry.topic_partition) for each in whole.files]
         yield from files
         yield _conversion(self.of, entry, tuple(files), self.damage, parts)._replace(missing=missing.records)
@@ -227,6 +230,7 @@ class _FolderRun:
     ) -> None:
         self.folder = folder
         self._options, self._engine = options, engine
+        self.max_batch_bytes = options.max_batch_bytes
         self._inside = on_bytes if engine.slots == 1 else None  # another process cannot call it
         self._outside = on_bytes if engine.slots > 1 else None
         self._policy = options.read_policy.shared_by(engine.slots)

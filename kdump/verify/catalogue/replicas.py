@@ -1,4 +1,7 @@
-"""Catalogue entries for copies of a topic-partition that do not agree; kdump convert finds them."""
+"""Catalogue entries for copies of a topic-partition that do not agree, and for a folder that lacks records of it.
+
+kdump convert finds them.
+"""
 
 from kdump.verify.catalogue.entry import CatalogueEntry, Severity
 
@@ -53,6 +56,18 @@ ENTRIES = (
         ),
         "The records of these offsets are lost, unless there is another copy.",
         _ALONE,
+        "kdump",
+    ),
+    CatalogueEntry(
+        "output/incomplete",
+        _E,
+        "A folder lacks records of a partition",
+        (
+            "the folder has no records of offsets {offset} to {last}, where an earlier run met damage"
+            "{readable:?; the log has records there now|}; --rewrite {partition} converts the partition anew"
+        ),
+        "A run goes on after the last batch of the one before, and does not go back to what that one left out.",
+        "kdump recover does not change the output of a conversion.",
         "kdump",
     ),
 )
