@@ -458,8 +458,8 @@ class _RunProgress:
 
     @property
     def _refuses(self) -> bool:
-        """Whether the run leaves something with which a broker does not start."""
-        return self._applies and self._totals.has_refusals
+        """Whether something stays with which a broker does not start, or renames a partition's directory."""
+        return self._totals.has_refusals
 
     @property
     def status(self) -> int:

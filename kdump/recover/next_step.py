@@ -3,9 +3,14 @@
 So nobody starts a broker for one partition while another one needs something first.
 """
 
+import os
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, Optional
+
+from kdump.format.naming import PARTITION_METADATA
+from kdump.verify.findings import Finding, Severity
+from kdump.verify.next_step import shell_command
 
 
 class Urgency(IntEnum):
@@ -15,7 +20,8 @@ class Urgency(IntEnum):
     PUT_BACK = 1
     REPAIR = 2
     REFUSED = 3
-    REPLICA = 4
+    STRAY = 4
+    REPLICA = 5
 
 
 class RecoveryStep(NamedTuple):
@@ -41,6 +47,32 @@ _NAMED: Final = 3
 def refused(what: str) -> RecoveryStep:
     """The step where a broker does not start: `what` is the code and the path of a finding."""
     return RecoveryStep(Urgency.REFUSED, f"a broker does not start yet: see {what}")
+
+
+def of_findings(found: Iterable[Finding]) -> RecoveryStep | None:
+    """The step where a finding stays with which a broker renames a directory, or does not start."""
+    stays = [finding for finding in found if finding.broker in ("renames", "refuses")]
+    first = max(stays, key=lambda finding: (finding.broker == "renames", finding.severity), default=None)
+    if first is None:
+        return None
+    return _stray(first) if first.broker == "renames" else refused(f"{first.code} of {first.path}")
+
+
+def _stray(finding: Finding) -> RecoveryStep:
+    """The step where a broker renames the directory of a partition."""
+    path, topic = finding.path, finding.data.get("topic")
+    if finding.code != "metadata/missing":
+        words = f"a broker would rename {os.path.dirname(path)} to NAME-stray: see {finding.code} of {path}"
+        is_right = finding.severity < Severity.ERROR
+        return RecoveryStep(Urgency.STRAY, f"{words}; if that is right, start it" if is_right else words)
+    if finding.data.get("topic_id"):
+        write = shell_command(["kdump", "recover", path])
+    else:
+        file = shell_command([os.path.join(path, PARTITION_METADATA)])
+        id_of = shell_command(["kafka-topics.sh", "--describe", "--topic", str(topic)])
+        write = rf"printf 'version: 0\ntopic_id: ID\n' > {file}, with the ID that {id_of} says"
+    words = f"a broker would rename {path} to NAME-stray and begin an empty partition; before that: {write}"
+    return RecoveryStep(Urgency.STRAY, words)
 
 
 def from_replica(path: str, otherwise: RecoveryStep | None = None) -> RecoveryStep:

@@ -6,17 +6,22 @@ from contextlib import suppress
 from functools import cached_property, lru_cache
 from typing import Final
 
+from kdump.broker.log_manager import kraft_directory
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.checkpoint import CheckpointError
-from kdump.format.meta_properties import parse_meta_properties
 from kdump.format.naming import INDEX_SUFFIXES, PARTITION_METADATA, Kind, number_of
-from kdump.format.partition_metadata import build_partition_metadata, parse_partition_metadata
+from kdump.format.partition_metadata import (
+    VERSION,
+    PartitionMetadata,
+    build_partition_metadata,
+    parse_partition_metadata,
+)
 from kdump.format.text_files import MAX_PROPERTIES_BYTES
 from kdump.recover.plan import SAVED_WALK, FileContent, Plan, RecoverOptions, RecoveryStart
 from kdump.recover.selection import files_by_segment
-from kdump.storage.file_store import entries_of, is_directory, open_source, parent_of
+from kdump.storage.file_store import directory_above, entries_of, is_directory, open_source
 from kdump.storage.pieces import Piece
 from kdump.storage.source import read_whole
 from kdump.storage.stamps import Stamp, read_stamps
@@ -123,24 +128,31 @@ class PlanInput:
 
     @cached_property
     def metadata(self) -> bytes | None:
-        """The partition.metadata that the other partitions of the topic have.
+        """The partition.metadata with the topic id of the metadata log, else the one that the topic's partitions have.
 
         A broker in KRaft mode takes a partition without it for a stray.
         """
         name = self.report.topic_partition
         if name is None or name.topic == naming.METADATA_TOPIC or self.report.state:
             return None
-        return _metadata_of(parent_of(self.directory), name.topic)
+        above = directory_above(self.directory)
+        kraft = kraft_directory(above)
+        if kraft is None:
+            return None
+        placement = kraft.placement(name)
+        if placement is None:
+            return metadata_of_siblings(above, name.topic)
+        return None if placement.topic_id is None else _metadata_with(placement.topic_id)
 
 
 @lru_cache(maxsize=1)
-def _metadata_of(directory: str, topic: str) -> bytes | None:
-    """The partition.metadata of a topic's partitions in a log directory of KRaft, where all have the same."""
+def metadata_of_siblings(directory: str, topic: str) -> bytes | None:
+    """The partition.metadata of a topic's partitions in a log directory, where all have the same.
+
+    It is remembered for one run: `plan_recovery` clears it.
+    """
     found = set()
     try:
-        with open_source(os.path.join(directory, "meta.properties")) as source:
-            if parse_meta_properties(read_whole(source, MAX_PROPERTIES_BYTES)).version != 1:
-                return None
         with entries_of(directory) as entries:
             siblings = [entry.path for entry in entries if entry.name.startswith(f"{topic}-")]
     except (OSError, SourceError, CheckpointError):
@@ -151,6 +163,10 @@ def _metadata_of(directory: str, topic: str) -> bytes | None:
             with suppress(SourceError, CheckpointError), open_source(os.path.join(path, PARTITION_METADATA)) as source:
                 found.add(parse_partition_metadata(read_whole(source, MAX_PROPERTIES_BYTES)))
     return build_partition_metadata(found.pop()) if len(found) == 1 else None
+
+
+def _metadata_with(topic_id: str) -> bytes:
+    return build_partition_metadata(PartitionMetadata(VERSION, topic_id))
 
 
 def unchanged(given: PlanInput, after: Mapping[str, FileContent | None] | None = None) -> Plan:
@@ -215,6 +231,8 @@ def _not_covered(given: PlanInput, after: Mapping[str, FileContent | None]) -> I
 def _is_covered(finding: Finding, after: Mapping[str, FileContent | None], suffix: str) -> bool:
     """Whether the plan changes what the finding is about."""
     name = os.path.basename(finding.path)
+    if finding.code == "metadata/missing":
+        return after.get(PARTITION_METADATA) is not None
     family, _, what = finding.code.partition("/")
     if what == "missing" and f".{family}" in INDEX_SUFFIXES:
         return name.rpartition(".")[0] + f".{family}" in after

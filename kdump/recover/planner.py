@@ -6,19 +6,19 @@ Planning is a verify, whose report a strategy turns into a plan (truncate, salva
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 
 from kdump.engine.protocol import Engine
 from kdump.errors import SourceError
 from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, build_offsets, offset_entries
-from kdump.format.naming import PARTITION_METADATA, RECOVERY_POINTS, TopicPartition
+from kdump.format.naming import RECOVERY_POINTS, TopicPartition
 from kdump.recover.losses import loss_without_plan
 from kdump.recover.plan import REINDEX, SALVAGE, Action, FileContent, Plan, RecoverOptions
-from kdump.recover.plan_input import PlanInput, unchanged
+from kdump.recover.plan_input import PlanInput, metadata_of_siblings, unchanged
 from kdump.recover.rebuild_cache import RebuildBudget
 from kdump.recover.selection import Found, PlanItem, RecoverySelection
-from kdump.storage.file_store import open_source, parent_of, store_of
+from kdump.storage.file_store import directory_above, open_source, store_of
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.storage.source import read_whole
 from kdump.storage.stamps import read_stamps
@@ -54,6 +54,7 @@ def plan_recovery(
     partitions: dict[str, PlanItem] = {}
     plans: list[Plan] = []
     budget = RebuildBudget()
+    metadata_of_siblings.cache_clear()
     directories: dict[str, Report] = {}
     selection = RecoverySelection(locks, only_reads=only_reads, on_notice=on_notice)
     for report in verify_logs(_kept(selection.items(found), partitions), verify_options, engine, on_bytes):
@@ -77,8 +78,7 @@ def plan_recovery(
             yield Report(directory, errors=[error])
             continue
         if directory in directories:
-            written = {plan.path for plan in plans if PARTITION_METADATA in plan.after}
-            plan = plan._replace(not_covered=tuple(_uncovered_findings(directories[directory], plan, written)))
+            plan = plan._replace(not_covered=tuple(_uncovered_findings(directories[directory], plan)))
         if not plan.is_empty or plan.not_covered:
             yield plan
 
@@ -127,12 +127,6 @@ def _kept(found: Iterable[PlanItem | LogDirectory | SourceError], partitions: di
 
 
 # ---- the root of a log directory
-
-
-def directory_above(path: str) -> str:
-    """The directory of a partition, in the style of its path: relative where that is relative."""
-    above, name = os.path.split(path.rstrip("/"))
-    return parent_of(path) if name in ("", ".", "..") else above or "."
 
 
 def points_by_directory(
@@ -201,14 +195,10 @@ def plan_log_directory(directory: str, points: Points, options: RecoverOptions, 
     return plan._replace(actions=(action,), after={RECOVERY_POINTS: FileContent(data=data)}, bytes_needed=len(data))
 
 
-def _uncovered_findings(report: Report, plan: Plan, written: Set[str]) -> Iterator[Finding]:
-    """The findings at the root of a log directory that stay.
-
-    A recovery point that is lowered is covered, and so is a partition.metadata that is `written`.
-    """
+def _uncovered_findings(report: Report, plan: Plan) -> Iterator[Finding]:
+    """The findings at the root of a log directory that stay. A recovery point that is lowered is covered."""
     for finding in report.findings:
         repaired = finding.code in ("checkpoint/beyond", "checkpoint/format")
         covered = os.path.basename(finding.path) in plan.after and repaired
-        covered = covered or (finding.code == "metadata/missing" and finding.path in written)
         if finding.severity >= Severity.WARNING and not covered:
             yield finding

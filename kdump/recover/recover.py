@@ -24,12 +24,12 @@ from kdump.recover.next_step import (
     RecoveryStep,
     Urgency,
     from_replica,
+    of_findings,
     refused,
 )
 from kdump.recover.plan import REINDEX, TRUNCATE, Action, NewestWalk, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.planner import (
     Points,
-    directory_above,
     is_damaged,
     plan_log_directory,
     plan_recovery,
@@ -43,6 +43,7 @@ from kdump.recover.selection import Found
 from kdump.recover.transactions_left import findings_left
 from kdump.storage.directory_handle import DirectoryHandle, attribute_losses
 from kdump.storage.discovery import discover
+from kdump.storage.file_store import directory_above
 from kdump.storage.lock import Lock, possible_log_directories
 from kdump.storage.partition import Partition
 from kdump.storage.stamps import read_stamps
@@ -50,6 +51,7 @@ from kdump.storage.undo_folders import APPLIED, APPLYING, UNFINISHED, undo_folde
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.next_step import REBUILT, shell_command
 from kdump.verify.report import Report
+from kdump.verify.stray_replicas import ReplicaChecker
 from kdump.verify.verify import verify_logs
 
 AGAIN_BYTES: Final = 256 << 20
@@ -198,9 +200,9 @@ def _belongs_to(plan: Plan, directories: Collection[str]) -> bool:
     return not plan.is_empty and os.path.dirname(os.path.abspath(plan.path)) in directories
 
 
-def _refusals_by_directory(plans: Iterable[Plan]) -> dict[str, str]:
-    """By log directory, what stays there with which a broker does not start: its code and its path."""
-    found: dict[str, str] = {}
+def _refusals_by_directory(plans: Iterable[Plan]) -> dict[str, RecoveryStep]:
+    """By log directory, the step for what stays there with which a broker does not start."""
+    found: dict[str, RecoveryStep] = {}
     for plan in plans:
         if _makes_loadable(plan):
             continue
@@ -208,7 +210,7 @@ def _refusals_by_directory(plans: Iterable[Plan]) -> dict[str, str]:
         directory = directory if plan.is_root else os.path.dirname(directory)
         for finding in plan.not_covered:
             if finding.broker == "refuses":
-                found.setdefault(directory, f"{finding.code} of {finding.path}")
+                found.setdefault(directory, refused(f"{finding.code} of {finding.path}"))
     return found
 
 
@@ -249,8 +251,10 @@ def _roots(
             yield apply_and_verify(plan, how)
 
 
-def apply_and_verify(plan: Plan, how: ApplyOptions, refusals: Mapping[str, str] | None = None) -> RecoveryResult:
-    """Apply one plan and verify the result. `refusals` are what a broker refuses, by log directory."""
+def apply_and_verify(
+    plan: Plan, how: ApplyOptions, refusals: Mapping[str, RecoveryStep] | None = None
+) -> RecoveryResult:
+    """Apply one plan and verify the result. `refusals` are the steps for what a broker refuses, by log directory."""
     path, name, applied = plan.path, None, None
     lost: tuple[str, ...] = ()
     plan = plan._replace(clean_shutdown=plan.clean_shutdown and not how.drop_marker)
@@ -323,22 +327,28 @@ def remaining_findings(path: str, beside: str | None = None, *, cut: bool = Fals
     for report in verify_logs(item for item in discover([path]) if isinstance(item, Partition | SourceError)):
         for error in report.errors:
             raise error
+        if beside is not None and beside != path:
+            ReplicaChecker().check(report, directory_above(beside))  # the copy is to take its place
         left = findings_left(report, path if beside is None else beside, cut=cut)
         found += (finding for finding in left if finding.severity >= Severity.WARNING)
     return tuple(found)
 
 
-def _next(plan: Plan, path: str, found: tuple[Finding, ...], elsewhere: str | None) -> RecoveryStep:
-    """What to do after a plan. `elsewhere` is what a broker refuses in the same log directory."""
+def _next(plan: Plan, path: str, found: tuple[Finding, ...], elsewhere: RecoveryStep | None) -> RecoveryStep:
+    """What to do after a plan. `elsewhere` is the step for what stays in the same log directory."""
     step = _step_without_replica(plan, path, found, elsewhere)
     return from_replica(plan.path, step) if plan.lost.committed else step
 
 
-def _step_without_replica(plan: Plan, path: str, found: tuple[Finding, ...], elsewhere: str | None) -> RecoveryStep:
-    stays = next((f"{one.code} of {one.path}" for one in found if one.broker == "refuses"), elsewhere)
+def _step_without_replica(
+    plan: Plan, path: str, found: tuple[Finding, ...], elsewhere: RecoveryStep | None
+) -> RecoveryStep:
+    stays = of_findings(found) or elsewhere
+    if stays is not None and stays.urgency is Urgency.STRAY:
+        return stays
     if all(finding.severity < Severity.ERROR for finding in found) or plan.is_root:
         if stays is not None:
-            return refused(stays)
+            return stays
         if path != plan.path:
             return PUT_COPY_BACK
         if _stands_alone(plan):

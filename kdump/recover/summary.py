@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kdump.recover.next_step import RecoveryStep, Urgency, from_replica, next_of, refused
+from kdump.recover.next_step import RecoveryStep, Urgency, from_replica, next_of, of_findings
 from kdump.recover.plan import REINDEX, SALVAGE, Damaged, GivenUp, Lost, RecoverOptions, RecoveryResult
 from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals, lost_fields
-from kdump.verify.findings import Finding, Severity
+from kdump.verify.findings import Severity
 from kdump.verify.next_step import REBUILT, shell_command
 
 if TYPE_CHECKING:
@@ -24,7 +24,14 @@ _OPTIONS: Final[Mapping[str, str]] = {
 
 
 _INDEXES: Final = ("index/", "timeindex/", "txnindex/")
-_GONE: Final = ("segment/missing", "checkpoint/beyond", "offset/base", "batch/limit")
+_GONE: Final = (
+    "segment/missing",
+    "checkpoint/beyond",
+    "offset/base",
+    "batch/limit",
+    "metadata/missing",
+    "metadata/topic-id",
+)
 """What no strategy brings back."""
 
 
@@ -84,7 +91,7 @@ class RecoveryTotals:
         self._run: str | None = None
         self._steps: dict[RecoveryStep, None] = {}
         self._alone = self._salvageable = self._gives_up = self._refused = self._is_running = False
-        self._reindexable = self._leaves_damage = False
+        self._reindexable = self._leaves_damage = self._strays = False
 
     @property
     def partitions(self) -> int:
@@ -119,18 +126,19 @@ class RecoveryTotals:
         self._left += counts_of(result.left)
         self._run = self._run or result.run
         staying = result.left if result.applied else plan.not_covered
-        refusals = [finding for finding in staying if finding.broker == "refuses"]
-        self._refused |= bool(refusals)
-        self._steps |= dict.fromkeys(self._steps_of(result, refusals))
+        step = of_findings(staying)
+        self._refused |= step is not None
+        self._strays |= step is not None and step.urgency is Urgency.STRAY
+        self._steps |= dict.fromkeys(self._steps_of(result, step))
 
-    def _steps_of(self, result: RecoveryResult, refusals: Sequence[Finding]) -> Iterator[RecoveryStep]:
+    def _steps_of(self, result: RecoveryResult, step: RecoveryStep | None) -> Iterator[RecoveryStep]:
         plan = result.plan
         if result.next is not None:
             yield result.next
         elif plan.lost.committed and result.error is None:
-            yield from_replica(plan.path)
-        elif self._applies:
-            yield from (refused(f"{finding.code} of {finding.path}") for finding in refusals[:1])
+            yield from_replica(plan.path, step)
+        elif step is not None and (self._applies or step.urgency is Urgency.STRAY):
+            yield step
 
     def summary(self, *, failed: bool = False, interrupted: bool = False) -> RecoverySummary:
         """The sums so far; `failed` says whether anything could not be done."""
@@ -161,12 +169,14 @@ class RecoveryTotals:
 
     @property
     def has_refusals(self) -> bool:
-        """Whether a finding stays with which a broker does not start."""
-        return self._refused
+        """Whether a finding stays with which a broker does not start, or renames a partition's directory."""
+        return self._refused if self._applies else self._strays
 
     def _next(self, failed: bool) -> str | None:
         steps = [*self._steps]
         if not self._applies:
+            # What a plan does comes first; then its result says what is still to be decided.
+            steps = [step for step in steps if not (self._actions and step.urgency is Urgency.STRAY)]
             return next_of(steps, self._command())
         if failed and self._actions:
             return None

@@ -58,6 +58,7 @@ _REACTIONS = {
     "deletes": f"the next start of {RELEASE} deletes the file",
     "rebuilds": f"the next start of {RELEASE} rebuilds the file",
     "refuses": f"{RELEASE} does not start with it",
+    "renames": f"the next start of {RELEASE} renames the directory to NAME-stray, and serves none of its records",
     "ignores": f"the next start of {RELEASE} does nothing about it",
 }
 _OF_LINES = {

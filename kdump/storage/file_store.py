@@ -114,6 +114,12 @@ def parent_of(path: str) -> str:
     return store.parent(store.absolute(path))
 
 
+def directory_above(path: str) -> str:
+    """The directory of a partition, in the style of its path: relative where that is relative."""
+    above, name = os.path.split(path.rstrip("/"))
+    return parent_of(path) if name in ("", ".", "..") else above or "."
+
+
 def require_local(path: str) -> None:
     """Raises KdumpError for a path that is only read."""
     if not store_of(path).is_local:

@@ -5,13 +5,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kdump.errors import SourceError
-from kdump.format.naming import METADATA_TOPIC, TRANSACTION_LOG, TopicPartition
+from kdump.format.naming import TRANSACTION_LOG, TopicPartition
 from kdump.storage.offset_checkpoints import CheckpointOffsets
 from kdump.storage.partition import LogDirectory, LogFile
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
 from kdump.verify.checks import checkpoints, files
 from kdump.verify.checks.checkpoints import PartitionOffsets
-from kdump.verify.findings import make_finding
 from kdump.verify.report import Report
 from kdump.verify.scan import ScanOptions
 
@@ -50,7 +49,6 @@ class LogDirectoryVerifier:
         self.context = CheckpointOffsets(self._contents, clean_shutdown=clean_shutdown).context
         self._facts: dict[TopicPartition, PartitionOffsets] = {}
         self._open: list[OpenTransaction] = []
-        self._without_metadata: list[str] = []
         self._transaction_log: dict[int, list[LogFile]] = defaultdict(list)
 
     def _read(self, file: LogFile) -> bytes | None:
@@ -79,8 +77,6 @@ class LogDirectoryVerifier:
             )
         if report.state in ("", "future"):
             self._open += report.open
-            if not report.has_metadata and not report.state and name.topic != METADATA_TOPIC:
-                self._without_metadata.append(report.path)
         if name.topic == TRANSACTION_LOG and not report.state:
             self._transaction_log[name.partition] = [file.file for file in report.files]
         self._report.max_timestamp = max(self._report.max_timestamp, report.max_timestamp)
@@ -107,8 +103,6 @@ class LogDirectoryVerifier:
         for file in (log_directory.meta, log_directory.clean_shutdown):
             if file is not None and (data := self._read(file)) is not None:
                 report.add(checkpoints.check_properties(file.path, data))
-                if file is log_directory.meta and not self._live and checkpoints.is_kraft(data):
-                    report.add(make_finding("metadata/missing", path, 0, 0) for path in self._without_metadata)
         if self._open:
             from kdump.verify.checks import hanging
 

@@ -25,7 +25,7 @@ _OPTIONS: Final = {
 }
 REBUILT: Final = ("index/", "timeindex/", "txnindex/", "snapshot/", "epoch/")
 """The families of the files that are rebuilt from the log."""
-_ELSEWHERE: Final = frozenset(("batch/limit", "txn/hanging", "metadata/missing"))
+_ELSEWHERE: Final = frozenset(("batch/limit", "txn/hanging", "metadata/topic-id", "metadata/topic"))
 """What no recovery changes."""
 _NOT_OF_A_LOG: Final = ("time/", "producer/", "properties/", "checkpoint/")
 """The families of which a recovery changes nothing, or only what a broker corrects by itself."""

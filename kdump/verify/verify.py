@@ -28,6 +28,7 @@ from kdump.verify.partition import PartitionVerifier, logs_of
 from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import FileReport, Report, VerifyInterrupted
 from kdump.verify.scan import IndexCache, ScanOptions, ScanTask, VerifyOptions, scan
+from kdump.verify.stray_replicas import ReplicaChecker
 
 __all__ = ["FileReport", "Report", "VerifyInterrupted", "VerifyOptions", "size_of", "verify_logs"]
 
@@ -101,6 +102,7 @@ def verify_logs(
         chosen = chosen._replace(io_limit=max(1, chosen.io_limit // engine.slots))  # each process has its share
     inside = on_bytes if engine.slots == 1 else None  # another process cannot call it
     tasks = _Tasks(chosen, engine)
+    replicas = ReplicaChecker()
     pending: list[tuple[ScanTask, RangeSummary]] = []
     for task, result in _results(engine.map(TaskRunner(inside), tasks.cut(found)), tasks):
         yield from _reports(task.before)
@@ -116,6 +118,7 @@ def verify_logs(
                     tasks.verifiers.popleft()
                     reports = (task.verifier.conclude(),)
         for report, directory in zip(reports, task.directories, strict=True):
+            replicas.check(report)
             if directory is None:
                 check_own_transactions(report)
             else:

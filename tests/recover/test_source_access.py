@@ -99,9 +99,9 @@ def test_a_preview_reads_while_a_broker_runs_and_says_so(tmp_path: Path) -> None
     assert (free.returncode, free.stderr) == (1, "")
     for shown in (preview, dry):
         said = [line for line in shown.stdout.splitlines() if ": running: " not in line]
-        running = "a broker is probably running: files may have changed while they were read; "
-        assert running in said[-1]
-        said[-1] = said[-1].replace(running, "")
+        running = "; a broker is probably running: files may have changed while they were read"
+        assert running in said[-2]
+        said[-2] = said[-2].replace(running, "")
         assert (shown.returncode, said) == (1, free.stdout.splitlines())
         assert shown.stdout.count(": running: ") == 1
     for stopped in (refused, copied):

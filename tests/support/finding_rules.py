@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from kdump.verify.findings import CATALOGUE, Finding
 
-OUTCOMES = frozenset(("truncates", "deletes", "rebuilds", "refuses", "ignores"))
+OUTCOMES = frozenset(("truncates", "deletes", "rebuilds", "refuses", "renames", "ignores"))
 """What a broker can do about a finding in a whole partition."""
 
 

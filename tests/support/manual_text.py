@@ -727,7 +727,7 @@ ABOUT = {
             "A segment named alone is verified with the indexes beside it, a companion named alone against its log. "
             "Misplaced files, and what a broker's next unclean start does about a finding (truncates, deletes, "
             "rebuilds, "
-            "refuses or ignores), are reported where PATH is the topic-partition or the log directory itself, "
+            "refuses, renames or ignores), are reported where PATH is the topic-partition or the log directory itself, "
             "not where PATH is a directory above them."
         ),
         (

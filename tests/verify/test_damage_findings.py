@@ -29,7 +29,7 @@ PARTITIONS = (
     "v2-segments-1.1.1/codecs-0",
 )
 ROUNDS = 3
-WORDS = {"truncates", "deletes", "rebuilds", "refuses", "ignores"}
+WORDS = {"truncates", "deletes", "rebuilds", "refuses", "renames", "ignores"}
 
 # What leaves a directory that a healthy history leaves too.
 HEALTHY = {

@@ -6,6 +6,7 @@ _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 _KEPT = "A broker's recovery does not notice it."
 _REFUSED = "A broker refuses to start."
 _PRODUCER = "ProducerAppendInfo, KIP-98"
+_STRAY = "LogManager.isStrayReplica, KIP-516"
 _CHECKPOINT = "CheckpointFile, OffsetCheckpointFile"
 
 ENTRIES = (
@@ -310,15 +311,82 @@ ENTRIES = (
     ),
     CatalogueEntry(
         "metadata/missing",
-        _W,
+        _E,
         "Partition has no partition.metadata",
-        "this directory has no partition.metadata, so its topic id is not known",
+        "this directory has no partition.metadata, so its topic id is not known{topic_id:?; the metadata log has #}",
         (
-            "A broker in KRaft mode treats the partition as a stray: it renames the directory to NAME-stray "
-            "and begins an empty partition."
+            "A broker in KRaft mode treats the partition as a stray: it renames the directory to NAME-stray and begins "
+            "an empty partition. Where the log is empty this is a warning."
+        ),
+        (
+            "recover writes the file where the metadata log on the disk has the topic, or another partition of it "
+            "the id. Else write it by hand: kafka-topics.sh --describe says the topic id."
+        ),
+        _STRAY,
+    ),
+    CatalogueEntry(
+        "metadata/topic-id",
+        _E,
+        "Topic id is not that of the metadata log",
+        "the topic id here is {stored}, but the metadata log has {found} for {topic}",
+        (
+            "A broker renames the directory to NAME-stray and begins an empty partition. The directory is left from a "
+            "topic of that name which was deleted, or has the file of another topic."
+        ),
+        (
+            "Nothing: only you know whether these are records of the topic. If they are, delete partition.metadata; "
+            "recover then writes it with the id of the metadata log."
+        ),
+        _STRAY,
+    ),
+    CatalogueEntry(
+        "metadata/topic",
+        _W,
+        "Topic is not in the metadata log",
+        "the metadata log has no {topic}-{partition}: it was deleted, or belongs to another cluster",
+        "A broker renames the directory to NAME-stray.",
+        "Nothing.",
+        _STRAY,
+    ),
+    CatalogueEntry(
+        "metadata/replica",
+        _W,
+        "Partition belongs to other brokers",
+        "the metadata log has {topic}-{partition} on the brokers {brokers}, and this is broker {broker}",
+        (
+            "A broker renames the directory to NAME-stray. The partition was moved to other brokers while this one was "
+            "down, or the disk is that of another broker."
         ),
         "Nothing.",
-        "LogManager.isStrayKraftReplica, KIP-516",
+        _STRAY,
+    ),
+    CatalogueEntry(
+        "metadata/directory",
+        _W,
+        "Partition belongs to another log directory",
+        "the metadata log has {topic}-{partition} in the directory with id {stored}, and this is {found}",
+        (
+            "A broker that has both directories serves the partition from here and tells the controller. It does not "
+            "start where both have the partition, and begins no log elsewhere while a directory is offline."
+        ),
+        "Nothing.",
+        "ReplicaManager.maybeUpdateTopicAssignment, KIP-858",
+    ),
+    CatalogueEntry(
+        "metadata/stray",
+        _W,
+        "Directory was renamed by a broker that found no such replica",
+        (
+            "a broker did not find {topic}-{partition} with this topic id among its replicas, and renamed it; "
+            "offsets here: {first}..{last}; the way back: stop the broker, move {name} away where it is there, rename "
+            "this directory to {name}, and run kdump recover"
+        ),
+        (
+            "Its topic id was not known or another one, or the partition is not on this broker. A broker neither "
+            "serves nor deletes it. It may have begun an empty partition under the old name."
+        ),
+        "Nothing.",
+        _STRAY,
     ),
     CatalogueEntry(
         "properties/format",

@@ -81,16 +81,6 @@ def topic_id(data: bytes) -> str | None:
         return None
 
 
-def is_kraft(data: bytes) -> bool:
-    """Whether a meta.properties is that of a broker in KRaft mode."""
-    from kdump.format import meta_properties
-
-    try:
-        return meta_properties.parse_meta_properties(data).version == 1
-    except CheckpointError:
-        return False
-
-
 def check_properties(path: str, data: bytes) -> Iterator[Finding]:
     """Yield properties/format where a meta.properties, quorum-state or .kafka_cleanshutdown cannot be read."""
     severity = None

@@ -24,11 +24,12 @@ from kdump.storage.discovery import discover
 from kdump.verify.catalogue import companions, partitions
 from kdump.verify.findings import CATALOGUE, KEPT, Finding, Severity
 from kdump.verify.verify import Report, VerifyOptions, verify_logs
-from support import build, finding_rules
+from support import build, finding_rules, metadata_logs
 from support.directories import (
     NOW_MS,
     OTHER_TOPIC_ID,
     START_MS,
+    TOPIC_ID,
     Files,
     Writer,
     changed,
@@ -42,6 +43,8 @@ from support.directories import (
     write,
 )
 
+DIRECTORY_ID = "7oPCvB8nTaSYkK1gVUSi8g"
+"""Of meta.properties."""
 A, B, C, END = (stem(offset) for offset in (0, 10, 20, 30))
 DAY_MS = 86_400_000
 
@@ -163,6 +166,24 @@ def topics(*topic_ids: str) -> Files:
     )
 
 
+def kraft(topic: str = "t", topic_id: str = TOPIC_ID, broker: int = 1, directory: str = DIRECTORY_ID) -> Files:
+    """A log directory with a snapshot of the metadata log, which has one partition."""
+    items = [
+        metadata_logs.change("TopicRecord", name=topic, topicId=topic_id),
+        metadata_logs.change(
+            "PartitionRecord", partitionId=0, topicId=topic_id, replicas=(broker,), isr=(broker,), leader=broker,
+            leaderEpoch=0, partitionEpoch=0, directories=(directory,),
+        ),
+    ]  # fmt: skip
+    name = metadata_logs.snapshot_name(4)
+    return changed(CLEAN, {f"__cluster_metadata-0/{name}": metadata_logs.snapshot(items)})
+
+
+def stray(*names: str) -> Files:
+    """A log directory in which the partition has these directories."""
+    return log_directory(dict.fromkeys(names, PARTITION))
+
+
 def begun_late(start: int, cleaner: int) -> Files:
     return log_directory(
         {"t-0": PARTITION},
@@ -192,6 +213,9 @@ RESEALED = build.producer_snapshot(
 )
 GAPPY_INDEX = of(gap())
 ABORTED = (2, 5, 7, 8)
+
+_EPOCHS = ("epoch/backwards",)
+"""The control records of a snapshot have no epoch."""
 
 CASES: dict[str, Case] = {
     # indexes
@@ -365,10 +389,15 @@ CASES: dict[str, Case] = {
     "metadata/format": Case(on("t-0/partition.metadata", b"version: 1\n"), "refuses", "partition.metadata"),
     "metadata/missing": Case(
         without(CLEAN, "t-0/partition.metadata"),
-        "ignores",
+        "renames",
         "t-0",
         without(changed(CLEAN, {"meta.properties": b"version=0\nbroker.id=1\n"}), "t-0/partition.metadata"),
     ),
+    "metadata/topic-id": Case(kraft(topic_id=OTHER_TOPIC_ID), "renames", "partition.metadata", kraft(), also=_EPOCHS),
+    "metadata/topic": Case(kraft("other"), "renames", "partition.metadata", kraft(), also=_EPOCHS),
+    "metadata/replica": Case(kraft(broker=2), "renames", "partition.metadata", kraft(), also=_EPOCHS),
+    "metadata/directory": Case(kraft(directory=TOPIC_ID), "ignores", "partition.metadata", kraft(), also=_EPOCHS),
+    "metadata/stray": Case(stray("t-0", f"t-0.{'0' * 32}-stray"), "ignores", f"t-0.{'0' * 32}-stray", stray("t-0")),
     "properties/format": Case(on("meta.properties", b"version=1\n"), "refuses", "meta.properties"),
     "file/leftover": Case(on(f"t-0/{stem(5)}.log.deleted", b""), "deletes", f"{stem(5)}.log.deleted"),
     "file/orphan": Case(on(f"t-0/{stem(5)}.index", b""), "deletes", f"{stem(5)}.index"),
