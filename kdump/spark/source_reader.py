@@ -1,20 +1,19 @@
 """Reads the ranges of a query as record batches, each in a task."""
 
-import socket
 from collections.abc import Iterator
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kdump import __version__
 from kdump.convert.ranges.cutting import RangeOfLog
 from kdump.convert.ranges.range_log import following_slices, range_log
 from kdump.convert.records.reader import RecordStream
 from kdump.convert.tables import record_schema
-from kdump.errors import KdumpError, SourceError
+from kdump.errors import SourceError
 from kdump.log.batch_location import DamagedRange
 from kdump.log.isolation import with_markers
+from kdump.spark.builds import build_name, check_build
 from kdump.spark.source_losses import LossPolicy, on_this_host
 from kdump.spark.source_options import SourceOptions, Table
 from kdump.spark.source_planning import plan_ranges
@@ -39,7 +38,7 @@ class KdumpReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         check_projection(schema, options)
         self._options, self._schema = options, schema
-        self._version = __version__
+        self._build = build_name()
 
     def partitions(self) -> list[InputPartition]:
         """The partitions of the query. Raises KdumpError."""
@@ -49,10 +48,7 @@ class KdumpReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The record batches of a partition. Raises KdumpError."""
-        if self._version != __version__:
-            raise KdumpError(
-                f"the driver has kdump {self._version}, and {socket.gethostname()} has {__version__}: install the same"
-            )
+        check_build(self._build)
         expected = arrow_schema(self._schema)
         match partition.value:
             case RangeOfLog():

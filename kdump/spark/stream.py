@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
 from kdump.convert.ranges.cutting import RANGE_BYTES, RangeOfLog, RangeSizes, cut
 from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
+from kdump.spark.builds import build_name, check_build
 from kdump.spark.source_limits import check_assigned, check_resolved
 from kdump.spark.source_losses import DataLoss, on_this_host
 from kdump.spark.source_options import TopicSelection
@@ -68,17 +69,19 @@ class RangePartition(InputPartition):
 class KdumpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows logs. Its methods are those that Spark calls, and raise KdumpError."""
 
-    def __init__(self, options: StreamOptions, schema: "StructType") -> None:
+    def __init__(self, options: StreamOptions, schema: "StructType", build: str | None = None) -> None:
+        """`build` is that of the driver, in a copy."""
         check_projection(schema, options.source)
         self._options, self._schema = options, schema
+        self._build = build or build_name()
         self._follower = LogFollower(options)
         self._watch = LossWatch(StreamLosses(fail=options.source.fail_on_data_loss))
         self._delay = TriggerDelay(options.delay_seconds)
         self._target: dict[TopicPartition, int] | None = None
 
-    def __reduce__(self) -> tuple[type["KdumpStreamReader"], tuple[StreamOptions, "StructType"]]:
+    def __reduce__(self) -> tuple[type["KdumpStreamReader"], tuple[StreamOptions, "StructType", str]]:
         """A copy begins to look anew: Spark sends copies to the tasks at any time."""
-        return KdumpStreamReader, (self._options, self._schema)
+        return KdumpStreamReader, (self._options, self._schema, self._build)
 
     # ---- on the driver
 
@@ -152,6 +155,7 @@ class KdumpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         each = partition.value
         if not isinstance(each, RangeOfLog):
             return  # Spark makes a partition without a value of a plan without partitions
+        check_build(self._build)
         expected = arrow_schema(self._schema)
         ranges, is_last, attempt = [each], False, 0
         while ranges:

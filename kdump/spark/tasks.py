@@ -3,13 +3,13 @@
     ========  =============================================================================================
     bytes     pickled values
     ========  =============================================================================================
-    group     (version of kdump, working directory, whether errors name the host, bytes);
+    group     (build of kdump, working directory, whether errors name the host, bytes);
               the bytes: (function, [task, …])
-    answer    (version of kdump, host, kind, bytes); the bytes: [result, …] compressed, the exception, or none
+    answer    (build of kdump, host, kind, bytes); the bytes: [result, …] compressed, the exception, or none
     ========  =============================================================================================
 
-The outer values have types of Python alone, so that two versions of kdump can read each other's. The function is
-imported by its name on the worker: the worker's own kdump does the work, and another version refuses it. Relative
+The outer values have types of Python alone, so that two builds of kdump can read each other's. The function is
+imported by its name on the worker: the worker's own kdump does the work, and another build refuses it. Relative
 paths belong to the working directory of the driver.
 """
 
@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from kdump import __version__
 from kdump.errors import name_host
+from kdump.spark.builds import build_name, other_build
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -39,13 +39,13 @@ def run_group(data: bytes) -> bytes:
     """Run the tasks of a group. Returns their results, or why there are none; raises nothing, as Spark would retry."""
     version, *request = pickle.loads(data)
     host = socket.gethostname()
-    if version != __version__:
-        return pickle.dumps((__version__, host, REFUSED, b""))
+    if version != build_name():
+        return pickle.dumps((build_name(), host, REFUSED, b""))
     directory, names_host, work = request
     name_host(host if names_host else "")
     with _working_directory(directory):
         kind, answer = _outcome(work)
-    return pickle.dumps((__version__, host, kind, answer), pickle.HIGHEST_PROTOCOL)
+    return pickle.dumps((build_name(), host, kind, answer), pickle.HIGHEST_PROTOCOL)
 
 
 @contextmanager
@@ -96,11 +96,11 @@ def run_batches(batches: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
 def packed_group(function: Callable[..., Any], tasks: list[Any], *, names_host: bool) -> bytes:
     """A group to send."""
     work = pickle.dumps((function, tasks), pickle.HIGHEST_PROTOCOL)
-    return pickle.dumps((__version__, os.getcwd(), names_host, work), pickle.HIGHEST_PROTOCOL)
+    return pickle.dumps((build_name(), os.getcwd(), names_host, work), pickle.HIGHEST_PROTOCOL)
 
 
 class WorkerAnswer:
-    """What a worker sent: its version of kdump, its host, what became of the group."""
+    """What a worker sent: its build of kdump, its host, what became of the group."""
 
     __slots__ = ("_data", "host", "kind", "version")
 
@@ -119,10 +119,7 @@ class WorkerAnswer:
         """Why the worker did nothing, as a sentence."""
         if self.kind != REFUSED:
             return None
-        return (
-            f"the worker {self.host} has kdump {self.version}, and kdump {__version__} runs here;"
-            " both have to be the same version"
-        )
+        return other_build(self.host, self.version, build_name())
 
 
 def python_version() -> str:

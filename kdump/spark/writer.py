@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-import kdump
 from kdump.convert.log_output.log_join import JoinOptions, ScratchFile, check_directory, join_logs
 from kdump.errors import KdumpError, reason
+from kdump.spark.builds import build_name, check_build
 from kdump.spark.writer_files import TaskFiles
 from kdump.spark.writer_options import parse_columns, parse_write_options
 from kdump.spark.writer_rows import RowReader
@@ -45,7 +45,7 @@ class KdumpWriter(DataSourceArrowWriter):
         """Raises KdumpError."""
         if overwrite:
             raise KdumpError('a log is not overwritten: use .mode("append"), which adds topic-partitions')
-        self._version = kdump.__version__
+        self._build = build_name()
         self._options = parse_write_options(options)
         self._columns = parse_columns(schema, self._options)
         path = self._path = os.path.abspath(self._options.path)
@@ -69,8 +69,7 @@ class KdumpWriter(DataSourceArrowWriter):
     def write_attempt(self, batches: "Iterable[pa.RecordBatch]", task: int, attempt: int) -> TaskMessage:
         """Write the rows of a task into the directory of an attempt. Raises KdumpError."""
         host = socket.gethostname()
-        if kdump.__version__ != self._version:
-            raise KdumpError(f"{host} has kdump {kdump.__version__}, and the driver has {self._version}")
+        check_build(self._build)
         directory = os.path.join(self._job, f"{task}-{attempt}")
         try:
             os.mkdir(directory)

@@ -214,9 +214,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("outputs")
 
 
-def test_another_version_on_the_worker_refuses(kdump: Command, place: Path, segments: Path) -> None:
+def test_another_build_on_the_worker_refuses(kdump: Command, place: Path, segments: Path) -> None:
     copy = place / "other" / "kdump"
-    shutil.copytree(Path(package.__path__[0]), copy, ignore=shutil.ignore_patterns("*.pyx", "*.pxd", "__pycache__"))
+    shutil.copytree(Path(package.__path__[0]), copy, ignore=shutil.ignore_patterns("*.c", "__pycache__"))
     text = (copy / "__init__.py").read_text(encoding="utf-8")
     (copy / "__init__.py").write_text(text.replace(package.__version__, "0.0.9"), encoding="utf-8")
     path = ("--spark-conf", f"spark.executorEnv.PYTHONPATH={copy.parent}")

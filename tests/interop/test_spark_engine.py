@@ -26,6 +26,7 @@ from kdump.errors import KdumpError
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.planner import plan_recovery
 from kdump.spark import engine as engine_module
+from kdump.spark.builds import build_name, digest_of
 from kdump.spark.engine import SparkEngine
 from kdump.spark.session import spark_engine
 from kdump.stat.stat import stat_logs
@@ -232,11 +233,11 @@ def test_the_command_prints_nothing_else(kdump: Command, logs: Path) -> None:
     assert without_seconds(ran.text) == without_seconds(alone.text)
 
 
-def test_another_version_on_the_worker_refuses(kdump: Command, tmp_path: Path) -> None:
+def test_another_build_on_the_worker_refuses(kdump: Command, tmp_path: Path) -> None:
     copy = tmp_path / "other" / "kdump"
-    shutil.copytree(Path(package.__path__[0]), copy, ignore=shutil.ignore_patterns("*.pyx", "*.pxd", "__pycache__"))
-    text = (copy / "__init__.py").read_text(encoding="utf-8")
-    (copy / "__init__.py").write_text(text.replace(package.__version__, "0.0.9"), encoding="utf-8")
+    shutil.copytree(Path(package.__path__[0]), copy, ignore=shutil.ignore_patterns("*.c", "__pycache__"))
+    with (copy / "kernel" / "scan.pyx").open("a", encoding="utf-8") as source:
+        source.write("# changed\n")
     path = str(FIXTURES / "codecs" / "none-0")
     ran = kdump(
         "verify",
@@ -251,8 +252,10 @@ def test_another_version_on_the_worker_refuses(kdump: Command, tmp_path: Path) -
     )
     assert ran.status == 3
     host = os.uname().nodename
-    expected = f"kdump: the worker {host} has kdump 0.0.9, and kdump {package.__version__} runs here; both have to be"
-    assert ran.problems == f"{expected} the same version\n"
+    assert ran.problems == (
+        f"kdump: the worker {host} has kdump {package.__version__} build {digest_of(str(copy))}, and the driver has"
+        f" kdump {build_name()}; both have to be the same build\n"
+    )
 
 
 def test_a_worker_without_kdump(kdump: Command, tmp_path: Path) -> None:

@@ -36,9 +36,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = directory / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True, timeout=120)
     site = next((environment / "lib").iterdir()) / "site-packages"
-    shutil.copytree(
-        package.__path__[0], site / "kdump", ignore=shutil.ignore_patterns("*.pyx", "*.pxd", "__pycache__", "*.c")
-    )
+    shutil.copytree(package.__path__[0], site / "kdump", ignore=shutil.ignore_patterns("__pycache__", "*.c"))
     # The libraries of the environment that runs the tests, as they are many; a real one has its own. venv-pack refuses
     # the path of a directory elsewhere.
     libraries = [path for path in sys.path if path.endswith("-packages")]

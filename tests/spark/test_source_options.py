@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 from pathlib import Path
 
@@ -320,13 +321,15 @@ def test_a_partition_without_a_value_has_no_rows(logs: Path) -> None:
     assert list(reader.read(InputPartition(None))) == []
 
 
-def test_another_version_on_the_worker_is_refused(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_build_on_the_worker_is_refused(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = KdumpSource({"path": str(logs)})
     reader = source.reader(source.schema())
     (partition, *_) = reader.partitions()
-    monkeypatch.setattr("kdump.spark.source_reader.__version__", "0.0.1")
-    with pytest.raises(kdump.KdumpError, match=f"the driver has kdump {kdump.__version__}, and .* has 0.0.1"):
-        next(reader.read(partition))
+    stream = KdumpSource({"path": str(logs), "endAt": "log-end"}).streamReader(source.schema())
+    monkeypatch.setattr("kdump.spark.builds.build_name", lambda: "0.1.0 build 0")
+    for each in (reader, pickle.loads(pickle.dumps(stream))):
+        with pytest.raises(kdump.KdumpError, match=r"the worker \S+ has kdump 0.1.0 build 0, and the driver has kdump"):
+            next(each.read(partition))
 
 
 # ---- tables

@@ -308,10 +308,10 @@ def test_files_that_are_not_as_written(tmp_path: Path) -> None:
         assert not (tmp_path / "new").exists()
 
 
-def test_a_worker_with_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_with_another_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = writer(schema("value topic"), tmp_path / "new")
-    monkeypatch.setattr("kdump.__version__", "9.9")
-    with pytest.raises(KdumpError, match=r"has kdump 9\.9, and the driver has"):
+    monkeypatch.setattr("kdump.spark.builds.build_name", lambda: "0.1.0 build 0")
+    with pytest.raises(KdumpError, match=r"has kdump 0\.1\.0 build 0, and the driver has"):
         driver.write_attempt([], 0, 0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 import random
 import shutil
@@ -15,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kdump import __version__
 from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, SourceError, name_host
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.planner import plan_recovery
 from kdump.spark import engine as engine_module
+from kdump.spark.builds import build_name, digest_of
 from kdump.spark.engine import SparkEngine
 from kdump.spark.tasks import packed_group, run_group
 from kdump.stat.stat import stat_logs
@@ -154,24 +155,46 @@ def test_what_the_function_raises_comes_at_its_place() -> None:
     assert "fail_at_three" in caught.value.__notes__[0]
 
 
-def test_a_worker_with_another_version_refuses() -> None:
+def test_a_worker_with_another_build_refuses() -> None:
     def other(data: bytes) -> bytes:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("kdump.spark.tasks.__version__", "0.0.1")
+            patch.setattr("kdump.spark.tasks.build_name", lambda: "0.1.0 build 0")
             return run_group(data)
 
     with pytest.raises(KdumpError) as caught:
         list(SparkEngine(InlineBackend(2, run=other)).map(double, [SizedTask(0, 0)]))
-    assert "has kdump 0.0.1" in str(caught.value)
-    assert f"kdump {__version__} runs here" in str(caught.value)
+    assert str(caught.value) == (
+        f"the worker {os.uname().nodename} has kdump 0.1.0 build 0, and the driver has kdump {build_name()}; both have"
+        " to be the same build"
+    )
+
+
+def test_the_name_of_a_build_is_that_of_its_sources(tmp_path: Path) -> None:
+    """Those of the kernel too: the version of a development build stays, and compilers differ."""
+    package = tmp_path / "kdump"
+    (package / "kernel").mkdir(parents=True)
+    for name in ("__init__.py", "kernel/scan.pyx", "kernel/scan.so", "kernel/scan.c"):
+        (package / name).write_text("x")
+    first = digest_of(str(package))
+    (tmp_path / "elsewhere").mkdir()
+    assert digest_of(str(shutil.copytree(package, tmp_path / "elsewhere" / "kdump"))) == first
+    for name in ("kernel/scan.so", "kernel/scan.c", "pyspark_kdump/x.py", "__pycache__/x.py"):
+        (package / name).parent.mkdir(exist_ok=True)
+        (package / name).write_text("y")
+    assert digest_of(str(package)) == first
+    (package / "kernel" / "scan.pyx").write_text("y")
+    second = digest_of(str(package))
+    (package / "kernel" / "scan.pyx").rename(package / "kernel" / "scan2.pyx")
+    assert len({first, second, digest_of(str(package))}) == 3
+    assert build_name() is build_name()
 
 
 def test_a_refusal_needs_nothing_of_the_group() -> None:
-    """Another version may not even have the function."""
+    """Another build may not even have the function."""
     version, *_, work = pickle.loads(packed_group(double, [], names_host=True))
-    assert version == __version__
+    assert version == build_name()
     answer = pickle.loads(run_group(pickle.dumps(("9.9.9", "/", True, b"no pickle at all"))))
-    assert answer[0] == __version__
+    assert answer[0] == build_name()
     assert answer[2] == "refused"
     assert isinstance(work, bytes)
 

@@ -15,7 +15,8 @@ INTRO: Final = (
         "kdump verify, stat, recover and convert take --master URL, or the environment variable KDUMP_MASTER. The "
         "work is cut as in processes of one machine, the workers of Spark do it, and the report is the same line for "
         "line. It needs PySpark 4.2 or later and Java 17 or later on the machine where the command runs, and kdump "
-        "of the same version in the Python of every worker: a worker with another version refuses its tasks. The "
+        "of the same version in the Python of every worker: a worker with another build, "
+        "which a digest of the sources tells apart, refuses its tasks. The "
         "option --jobs counts processes of one machine; given beside KDUMP_MASTER it goes before it."
     ),
     (
