@@ -79,6 +79,12 @@ if TYPE_CHECKING:
     "--force", is_flag=True, help="Also show the records of batches whose CRC is wrong, as far as they can be parsed."
 )
 @click.option(
+    "--all",
+    "every_line",
+    is_flag=True,
+    help="With --format hex: show every line of a batch, also above the first 10,000.",
+)
+@click.option(
     "--max-bytes",
     type=options.SizeParam(),
     metavar="SIZE",
@@ -232,6 +238,8 @@ def _check(chosen: dict[str, Any]) -> None:
     follow.check(chosen)
     order.check(chosen)
     kafka = chosen["format_name"] == "kafka"
+    if chosen["every_line"] and chosen["format_name"] != "hex":
+        raise click.UsageError("--all goes with --format hex; the other formats show everything")
     if chosen["batches"] and chosen["records"]:
         raise click.UsageError("--batches and --records exclude each other; without either both are shown")
     for name in ("deep_iteration", "print_data_log", "skip_record_metadata"):
@@ -290,6 +298,7 @@ def _renderer(chosen: dict[str, Any]) -> Renderer:
         bytes_mode=chosen["bytes_mode"],
         color=options.use_color(chosen["color"]),
         records_only=chosen["records"],
+        every_line=chosen["every_line"],
         deep_iteration=chosen["deep_iteration"],
         print_data_log=chosen["format_name"] == "kafka" and decoding.prints_data(chosen),
         skip_record_metadata=chosen["skip_record_metadata"],

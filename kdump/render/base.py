@@ -59,7 +59,8 @@ class RenderOptions:
     `bytes_mode` is one of `kdump.render.escaping.BYTES_MODES`. `color` and `width` belong to the terminal; None leaves
     the choice to it. `records_only` leaves out the lines of valid batches. `deep_iteration`, `print_data_log` and
     `skip_record_metadata` are options of Kafka's dump tool and belong to the format `kafka` alone. `display` says which
-    findings are shown; without it all are. `totals`: stat shows the total too.
+    findings are shown; without it all are. `totals`: stat shows the total too. `every_line`: the format hex shows all
+    lines of a batch.
 
     The others belong to the formats of records (kdump.render.record_renderer). `template` is that of the format
     template. `null` stands for a null key or value. `separator` comes after each value. `decoded`: records have the
@@ -75,6 +76,7 @@ class RenderOptions:
     skip_record_metadata: bool = False
     display: FindingDisplay | None = None
     totals: bool = True
+    every_line: bool = False
     template: str = ""
     null: bytes = b""
     separator: bytes = b"\n"

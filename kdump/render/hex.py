@@ -13,7 +13,8 @@
 A line has the position in the file (decimal), the bytes, the name of the field and what it means. A field of more than
 8 bytes goes on with 16 bytes a line. `!` marks a damaged field. Lines that begin with `|` are not in the file: a codec
 gave their bytes, and their positions count from the first of them. `00 × N` are N zeros in a row. All bytes of the file
-are shown, in their order, and none twice; on a terminal only the beginning of a long field.
+are shown, in their order, and none twice; on a terminal only the beginning of a long field. Of a batch, or of bytes
+that are none, the first 10,000 lines are shown, then how many bytes are left; `--all` shows every line.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 FIRST_BYTES: Final = 8
 LINE_BYTES: Final = 16
+MOST_LINES: Final = 10_000
+"""So many lines of a batch are shown, unless all are asked for."""
 _ZERO_LINES: Final = 4
 """So many lines of zeros become one."""
 _NOUGHTS: Final = bytes(LINE_BYTES)
@@ -65,17 +68,28 @@ class HexRenderer(TextRenderer):
     def stored(self, path: Path, stored: StoredBytes) -> None:
         from kdump.dump.fields.stored_bytes import stored_fields
 
+        lines, at, end = 0, stored.position, stored.position + stored.length
         for part in stored_fields(stored):
+            if lines >= MOST_LINES and not self.options.every_line:
+                unit = "the batch" if stored.claimed else "this stretch"
+                many = "1 more byte" if end - at == 1 else f"{end - at:,} more bytes"
+                self.out.write(f"{'':>10}  … {many} of {unit}; --all shows them\n")
+                return
             match part:
-                case FieldGroup(title, depth):
+                case FieldGroup(title, depth, size):
                     self.out.write(f"{_margin(depth)} {title}\n")
+                    lines += 1
+                    at, end = (0, size) if size else (at, end)
                 case ByteField():
-                    for lines in self._lines_of(part):
-                        self.out.write(lines)
+                    for some in self._lines_of(part, None if self.options.every_line else MOST_LINES - lines):
+                        self.out.write(some)
+                        lines += some.count("\n")
+                    at = part.position + len(part.data)
                 case RecordContent():
-                    self._means(part)
+                    lines += self._means(part)
 
-    def _lines_of(self, field: ByteField) -> Iterator[str]:
+    def _lines_of(self, field: ByteField, most: int | None) -> Iterator[str]:
+        """The lines of a field, `most` of them and one about the rest."""
         margin, data = _margin(field.depth), field.data
         mark = "!" if field.damage is not None else " "
         meaning = _meaning(field)
@@ -85,26 +99,30 @@ class HexRenderer(TextRenderer):
         yield f"{mark}{margin[1:]}{field.position:>8}  {shown:<23}  {f'{field.name:<20} {meaning}'.rstrip()}\n"
         if zeros:
             return
-        stop = min(len(data), self._longest) if self._longest else len(data)
+        longest = self._longest if most is None else LINE_BYTES * max(most, 1)
+        longest = min(longest, self._longest or longest)
+        stop = min(len(data), longest) if longest else len(data)
         yield from _continued(memoryview(data)[: max(stop, FIRST_BYTES)], field.position, margin)
         if stop < len(data) and stop > FIRST_BYTES:
             left = len(data) - stop
-            yield f"{margin}{'':>8}  … {left:,} more bytes of {len(data):,}; a pipe or a file gets them all\n"
+            how = "a pipe or a file gets them all" if longest == self._longest else "--all shows them"
+            yield f"{margin}{'':>8}  … {left:,} more bytes of {len(data):,}; {how}\n"
 
-    def _means(self, content: RecordContent) -> None:
-        """What a record of a control batch or of an internal topic says."""
+    def _means(self, content: RecordContent) -> int:
+        """What a record of a control batch or of an internal topic says; returns the number of lines."""
         if self._is_control:
             said = control_word(content.key, content.value)
         elif self._is_damaged:
-            return
+            return 0
         elif self.decoder is not None or self.value_decoder is not None:
             from kdump.render.decoded import decoded_words  # only what is decoded needs it
 
             record = Record(0, -1, content.key, content.value, content.headers, -1, 2, 0, 0)
             said = decoded_words(self.decoder, self.value_decoder, record, self._mode)
         else:
-            return
+            return 0
         self.out.write(f"{_margin(content.depth)}{'':>8}  = {said}\n")
+        return 1
 
 
 def _margin(depth: int) -> str:

@@ -294,7 +294,7 @@ def test_damage_is_shown_in_its_place(kdump: Any, tmp_path: Path) -> None:
     assert (gap["position"], gap["length"], gap["reason"]) == (len(first + bad), 30, "bytes")
     assert (tail["position"], tail["length"], tail["reason"]) == (len(first + bad + last) + 30, 40, "torn")
     assert list(summary) == SUMMARY_FIELDS
-    assert (summary["schema"], summary["command"], summary["exit_status"]) == (2, "dump", 1)
+    assert (summary["schema"], summary["command"], summary["exit_status"]) == (3, "dump", 1)
 
 
 def test_batches_records_gaps_and_tails_tile_the_file(kdump: Any, tmp_path: Path, built: dict[str, bytes]) -> None:

@@ -17,8 +17,11 @@ from hypothesis import strategies as st
 
 from fuzz.check import Case, log_file
 from kdump.dump.dump import DumpOptions, dump_logs
+from kdump.format.batch import CODECS
+from kdump.format.codec import compress
 from kdump.format.naming import LOG_KINDS, Kind, base_offset_of, kind_of
 from kdump.render import RenderOptions, renderer
+from kdump.render.hex import MOST_LINES
 from kdump.storage.partition import LogFile
 from support import build, damage
 from support.cases import each
@@ -211,3 +214,56 @@ def test_zeros_are_one_line() -> None:
     assert time.process_time() - started < 3
     assert len(text) < 10_000
     assert joined(text) == data
+
+
+# ---- a few bytes that hold millions of fields
+
+
+def bomb(payload: bytes, count: int) -> bytes:
+    packed = compress(CODECS.index("zstd"), payload)
+    return build.batch([], codec="zstd", payload=packed, count=count, last_offset_delta=count - 1)
+
+
+def test_the_lines_of_a_batch_are_bounded() -> None:
+    headers = 300_000
+    body = b"\0\0\0\1\1" + build.varint(headers) + b"\0\1" * headers
+    data = bomb(build.varint(len(body)) + body, 1)
+    size = len(build.varint(len(body)) + body)
+    began = time.monotonic()
+    text = shown(of_bytes(data + build.batch([build.record(b"k")], base_offset=1)))
+    assert time.monotonic() - began < 5
+    lines = text.splitlines()
+    (at,) = (number for number, line in enumerate(lines) if line.endswith("--all shows them"))
+    assert at == pytest.approx(MOST_LINES, abs=5)
+    last = re.search(r"\| +(\d+)  ([0-9a-f ]{2,23}) ", lines[at - 1])
+    assert last is not None
+    left = size - int(last[1]) - len(bytes.fromhex(last[2]))
+    assert lines[at].split() == ["…", f"{left:,}", *["more", "bytes", "of", "the", "batch;", "--all", "shows", "them"]]
+    assert lines[at + 1].startswith(f"batch position={len(data)} ")
+    assert joined(text) == data + build.batch([build.record(b"k")], base_offset=1)
+
+
+def test_all_shows_every_line() -> None:
+    headers = 6_000
+    body = b"\0\0\0\1\1" + build.varint(headers) + b"\0\1" * headers
+    stream = io.BytesIO()
+    with renderer("hex", stream, RenderOptions(every_line=True)) as to:
+        file = of_bytes(bomb(build.varint(len(body)) + body, 1))
+        assert not list(to.show(dump_logs([file], DumpOptions(fields=True), lambda severity: None)))
+    assert stream.getvalue().count(b"headerKeyLength") == headers
+
+
+def test_one_long_field_is_bounded_too() -> None:
+    value = random.Random(1).randbytes(400_000)
+    text = shown(of_bytes(build.batch([build.record(b"k", value)])))
+    assert text.count("\n") < MOST_LINES + 20
+    line, rest = (line for line in text.splitlines() if line.endswith("--all shows them"))
+    assert re.search(r"… [0-9,]+ more bytes of 400,000;", line)
+    assert " ".join(rest.split()) == "… 1 more byte of the batch; --all shows them"  # the number of headers
+
+
+def test_bytes_that_are_no_batch_are_bounded(tmp_path: Path) -> None:
+    data = random.Random(1).randbytes(3 << 20)
+    text = shown(of_bytes(build.batch([build.record(b"k")]) + b"\1" * 16 + data))
+    assert text.count("\n") < MOST_LINES + 60
+    assert "--all shows them" in text

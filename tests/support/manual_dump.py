@@ -52,7 +52,8 @@ HEX: Final = (
         "them. Their lines begin with a bar, for they are not in the file: their positions count from the first byte "
         "that the codec gave. Records of internal topics and of control batches are followed by what they say. With "
         "--batches no record is taken apart. --offset and -n choose whole batches. On a terminal only the beginning "
-        "of a long field is shown."
+        "of a long field is shown. Of each batch, gap and tail 10,000 lines are shown, then how many bytes are left, "
+        "as a few hundred compressed bytes can hold millions of fields; --all shows every line."
     ),
 )
 EXAMPLES_OF_FORMATS: Final = [

@@ -61,7 +61,7 @@ def record_batch_fields(data: Span, position: int, max_bytes: int, *, records: b
         opened = decompressed(number, cursor.peek(cursor.left), 2, max_bytes)
         yield cursor.rest("records", opened.meaning, opened.damage)
         if opened.data is not None:
-            yield FieldGroup(f"records without compression, {len(opened.data)} bytes", 1)
+            yield FieldGroup(f"records without compression, {len(opened.data)} bytes", 1, len(opened.data))
             yield from _records(FieldCursor(opened.data, 0, 1), header, 1)
 
 

@@ -26,10 +26,14 @@ class ByteField(NamedTuple):
 
 
 class FieldGroup(NamedTuple):
-    """The fields that follow belong to one thing: a batch, a record, a header."""
+    """The fields that follow belong to one thing: a batch, a record, a header.
+
+    `size` is that of what a codec gave, whose positions count from 0; 0 for anything else.
+    """
 
     title: str
     depth: int = 0
+    size: int = 0
 
 
 class RecordContent(NamedTuple):

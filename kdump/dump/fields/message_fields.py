@@ -78,7 +78,7 @@ def _wrapped(cursor: FieldCursor, number: int, magic: int, max_bytes: int, depth
     yield cursor.take(length, "value", opened.meaning, opened.damage)
     if opened.data is None:
         return
-    yield FieldGroup(f"messages without compression, {len(opened.data)} bytes", depth + 1)
+    yield FieldGroup(f"messages without compression, {len(opened.data)} bytes", depth + 1, len(opened.data))
     rest = FieldCursor(opened.data, 0, depth + 1)
     while rest.left:
         head = FieldCursor(rest.peek(layout.LOG_OVERHEAD))
@@ -125,7 +125,7 @@ def message07_fields(
     if depth >= kafka07.MAX_DEPTH:
         yield FieldGroup("nested too deeply to be opened", depth)
         return
-    yield FieldGroup(f"messages without compression, {len(opened.data)} bytes", depth + 1)
+    yield FieldGroup(f"messages without compression, {len(opened.data)} bytes", depth + 1, len(opened.data))
     rest = FieldCursor(opened.data, 0, depth + 1)
     while rest.left:
         size = rest.number(kafka07.LENGTH_SIZE)
