@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Final
 
-from kdump.convert.missing import missing_of
 from kdump.convert.options import ConvertOptions, Target, problems
 from kdump.convert.output_file import OutputRefused, PartitionRefused, check_single_file
 from kdump.convert.preparation import PreparedPartition, PrepareOptions, prepare, refuse_nameless
@@ -185,15 +184,14 @@ def _logs(
     results = convert_to_log(partitions, output, target, engine=engine, on_bytes=on_bytes)
     for each, result in zip(partitions, results, strict=True):
         yield from result.findings
+        if result.missing.findings:
+            yield ConvertFindings(result.missing.findings, {})
         if isinstance(result.conversion, SourceError):
             yield result.conversion
         else:
-            missing = missing_of(each, [result.conversion.holes])
-            if missing.findings:
-                yield ConvertFindings(missing.findings, {})
             made = _converted_log(result, result.conversion, each, dry_run=options.dry_run)
             converted += (
-                value._replace(missing=missing.records) if isinstance(value, PartitionConversion) else value
+                value._replace(missing=result.missing.records) if isinstance(value, PartitionConversion) else value
                 for value in made
             )
     yield from converted  # not before the directories have their names

@@ -10,7 +10,7 @@ from kdump.log.batch_location import DamagedRange
 from kdump.storage.partition import natural
 from kdump.verify.findings import KEPT, Finding, Severity
 
-_NOTHING: Final = "nothing of this partition was converted"
+NOTHING: Final = "nothing of this partition was converted"
 
 
 class DamagedRanges:
@@ -49,7 +49,7 @@ class DamageLog(DamagedRanges):
     def __init__(self, prepared: PreparedPartition | None = None, *, strict: bool = False, outcome: str = "") -> None:
         """`prepared` is None for a part of a log. `outcome`: what becomes of the output where DamagedLog is raised."""
         super().__init__()
-        self._outcome = outcome or _NOTHING
+        self._outcome = outcome or NOTHING
         self._strict = strict
         self._prepared = prepared
         self._findings: tuple[Finding, ...] = ()

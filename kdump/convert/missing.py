@@ -1,10 +1,12 @@
 """What a conversion lacks of a log: the offsets that no valid batch has, from its start to its end."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kdump.convert.preparation import PreparedPartition
 from kdump.convert.records.holes import KEPT_HOLES, Hole, PartHoles, joined_holes
+from kdump.convert.results import DamagedLog
 from kdump.log.header_pass import is_compacted
 from kdump.replicas.merge import MissingRecords
 from kdump.replicas.offset_ranges import OffsetRange, united, without
@@ -36,6 +38,8 @@ def missing_of(of: PreparedPartition, parts: Iterable[PartHoles], start: int | N
     findings: list[Finding] = []
     if len(merged.replicas) == 1:
         end = _end(of, several)
+        if mark is None and (any(part.padded for part in several) or any(each.is_padding for each in of.damage)):
+            found.append(Hole(end, None))  # nobody knows whether records were there
         begins = next((each.first for each in found if each.last is None), None)
         base = _base_of_last(of)
         if begins is None and base is not None and base > end and not compacted:
@@ -78,7 +82,7 @@ def _base_of_last(of: PreparedPartition) -> int | None:
 
 def _beyond(of: PreparedPartition, mark: int, end: int) -> Finding:
     named = of.partition.topic_partition
-    return make_finding(
+    found = make_finding(
         "checkpoint/beyond",
         of.partition.path,
         0,
@@ -91,6 +95,7 @@ def _beyond(of: PreparedPartition, mark: int, end: int) -> Finding:
         value=mark,
         end_offset=end,
     )
+    return replace(found, of=named)
 
 
 def _asked(found: Iterable[Hole], low: int | None, stop: int | None) -> Iterator[Hole]:
@@ -121,6 +126,12 @@ def _records(found: Iterable[Hole], mark: int | None, *, exact: bool) -> Iterato
             yield MissingRecords(first, None, False, None if mark is None else first < mark)
             return
         yield MissingRecords(first, last, exact and last is not None, None if mark is None else first < mark)
+
+
+def refuse_missing(missing: Missing, outcome: str) -> None:
+    """Raise DamagedLog where the log ends below its high watermark. `outcome`: what becomes of the output."""
+    for each in missing.findings:
+        raise DamagedLog(f"{each.path}: {each.message}; {outcome}")
 
 
 def not_damaged(missing: Iterable[MissingRecords], parts: Iterable[PartHoles]) -> Iterator[MissingRecords]:

@@ -28,6 +28,11 @@ class DamagedRange(NamedTuple):
     first_offset: int | None = None
     last_offset: int | None = None
 
+    @property
+    def is_padding(self) -> bool:
+        """Whether these are zeros that a broker may have preallocated."""
+        return self.code == "tail/zeros" and self.severity < Severity.ERROR
+
 
 class BatchLocation(NamedTuple):
     """The first batch whose last offset is at or above the target offset.

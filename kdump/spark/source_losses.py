@@ -5,14 +5,11 @@ import warnings
 
 from kdump.convert.ranges.range_log import LostOffsets
 from kdump.errors import KdumpError, SourceError
-from kdump.format.batch import HEADER_SIZE, Batch
 from kdump.format.naming import TopicPartition
-from kdump.kernel.seek import row
 from kdump.log.batch_location import DamagedRange
 from kdump.log.records import DamageWarning
 from kdump.replicas.batch_order import LeftOutBatch
-from kdump.storage.file_store import open_source
-from kdump.storage.source import reader_of
+from kdump.replicas.offset_ranges import OffsetRange
 from kdump.verify.findings import Severity
 
 
@@ -40,17 +37,20 @@ class LossPolicy:
 
     def lost(self, each: LostOffsets) -> None:
         """Take offsets that no copy has."""
-        many = f"offsets {each.start} to {each.stop - 1}" if each.stop - each.start > 1 else f"offset {each.start}"
+        many = _offsets(OffsetRange(each.start, each.stop))
         self._take(f"{each.path}: at byte {each.position}: {each.code}: {many} of {self._name} cannot be read")
 
-    def damaged(self, each: DamagedRange, after: int, stop: int) -> None:
-        """Take bytes that are no valid batch, where offsets of [after, stop) were expected."""
-        offset = _offset_at(each)
-        offset = offset if after <= offset < stop else after
-        self._take(
-            f"{each.path}: at byte {each.position}: {each.code}: records from offset {offset} on of {self._name}, in"
-            f" {each.length} bytes, cannot be read"
-        )
+    def damaged(self, each: DamagedRange, offsets: OffsetRange, *, ends: bool) -> None:
+        """Take bytes that are no valid batch, where `offsets` were expected; `ends`: others may follow.
+
+        Only what may have had records is a loss: zeros that a broker may have preallocated are a warning.
+        """
+        what = f"records from offset {offsets.start} on" if ends else _offsets(offsets)
+        where = f"{each.path}: at byte {each.position}: {each.code}"
+        if each.severity < Severity.ERROR:
+            self._warn(f"{where}: {each.length} bytes, and {what} of {self._name} may be missing")
+        else:
+            self._take(f"{where}: {what} of {self._name}, in {each.length} bytes, cannot be read")
 
     def left_out(self, each: LeftOutBatch) -> None:
         """Take a valid batch that contradicts others about its offsets: a loss unless the same records are read."""
@@ -80,14 +80,9 @@ class LossPolicy:
             warnings.warn(what, DamageWarning, stacklevel=2)
 
 
-def _offset_at(each: DamagedRange) -> int:
-    """The first offset in the header at a position, as far as there is one: no checksum covers it."""
-    try:
-        with open_source(each.path) as source:
-            header = reader_of(source)(each.position, HEADER_SIZE)
-        return max(Batch._make(row(header, each.position)).base_offset, -1)
-    except (SourceError, ValueError):
-        return -1
+def _offsets(offsets: OffsetRange) -> str:
+    start, stop = offsets
+    return f"offsets {start} to {stop - 1}" if stop - start > 1 else f"offset {start}"
 
 
 def on_this_host(error: SourceError) -> SourceError:

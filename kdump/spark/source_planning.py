@@ -3,6 +3,7 @@
 Runs in the process that plans the query, on the driver. Which records are damaged is found by the tasks.
 """
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -14,6 +15,7 @@ from kdump.convert.ranges.segment_search import numbers_of_segments
 from kdump.convert.ranges.stable_offset import stable_offset
 from kdump.errors import NotALog, SourceError
 from kdump.format.naming import Kind
+from kdump.log.records import DamageWarning
 from kdump.replicas.offset_ranges import OffsetRange
 from kdump.spark.source_limits import (
     EARLIEST,
@@ -165,14 +167,18 @@ def _within(log: KnownLog, asked: OffsetRange, latest: int, options: SourceOptio
     """What of the asked offsets is there."""
     start, stop = asked
     path = log.reference.partition.path
+    mark = log.high_watermark
+    is_cut = mark is not None and mark > log.end and stop == log.end
+    beyond = f"{path}: {_BEYOND.format(end=log.end, mark=mark)}"
+    if is_cut and not options.fail_on_data_loss:
+        warnings.warn(beyond, DamageWarning, stacklevel=2)
     if options.fail_on_data_loss:
-        mark = log.high_watermark
         if start < min(log.start, latest):
             raise DataLoss(f"{path}: {_BELOW.format(start=log.start, first=start)}")
         if stop > latest:
             raise DataLoss(f"{path}: {_ABOVE.format(end=latest, stop=stop)}")
-        if mark is not None and mark > log.end and stop == log.end:
-            raise DataLoss(f"{path}: {_BEYOND.format(end=log.end, mark=mark)}")
+        if is_cut:
+            raise DataLoss(beyond)
     start = max(start, log.start)
     return OffsetRange(start, max(min(stop, latest), start))
 

@@ -13,6 +13,7 @@ from kdump.convert.tables import record_schema
 from kdump.errors import SourceError
 from kdump.log.batch_location import DamagedRange
 from kdump.log.isolation import with_markers
+from kdump.replicas.offset_ranges import OffsetRange
 from kdump.spark.builds import build_name, check_build
 from kdump.spark.source_losses import LossPolicy, on_this_host
 from kdump.spark.source_options import SourceOptions, Table
@@ -83,14 +84,20 @@ def read_range(
     stream: RecordStream | None = None
 
     def damaged(damage: DamagedRange) -> None:
+        if not damage.length:
+            return  # range_log knows what is missing
         last = None if stream is None else stream.last_batch
         after = offsets.start if last is None else last.last_offset + 1
-        if after < offsets.stop or offsets.stop == log.end:  # else it lies after the range
-            policy.damaged(damage, after, offsets.stop)
+        start = after if damage.first_offset is None else max(damage.first_offset, offsets.start)
+        stop = offsets.stop if damage.last_offset is None else min(damage.last_offset + 1, offsets.stop)
+        at_end = offsets.stop == log.end and (damage.last_offset is None or damage.last_offset >= log.end)
+        if start < stop or at_end:  # else it lies after the range, or nothing is missing
+            policy.damaged(damage, OffsetRange(start, stop), ends=at_end)
 
     found = range_log(log, offsets, max_batch_bytes)
     for damage, after in found.damage:
-        first.damaged(damage, max(after, offsets.start), offsets.stop)
+        start = max(after, offsets.start)
+        first.damaged(damage, OffsetRange(start, offsets.stop), ends=True)
     for lost in found.lost:
         first.lost(lost)
     for batch in found.left_out:
@@ -100,7 +107,11 @@ def read_range(
         following = following_slices(log, offsets, max_batch_bytes)
         partition = with_markers(partition, following, max_batch_bytes, compacted=log.compacted)
     stream = RecordStream(
-        record_schema(columns), on_damage=damaged, max_batch_bytes=max_batch_bytes, isolation=options.isolation
+        record_schema(columns),
+        on_damage=damaged,
+        max_batch_bytes=max_batch_bytes,
+        isolation=options.isolation,
+        with_offsets=True,
     )
     yield from stream.batches([partition])
     if stream.undecided:

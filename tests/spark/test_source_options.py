@@ -250,7 +250,7 @@ def test_damage_fails_the_read_or_is_left_out_with_one_warning(tmp_path: Path) -
     with pytest.raises(DataLoss) as raised:
         read(tmp_path)
     size = log.stat().st_size // 3
-    assert f"{log}: at byte {size}: batch/crc: records from offset 1 on of t-0" in str(raised.value)
+    assert f"{log}: at byte {size}: batch/crc: offset 1 of t-0, in {size} bytes, cannot be read" in str(raised.value)
     assert "The option failOnDataLoss is true" in str(raised.value)
     assert 'option("table", "findings")' in str(raised.value)
     with pytest.warns(DamageWarning) as caught:
@@ -279,6 +279,36 @@ def test_what_else_is_gone(tmp_path: Path, damage: object, sentence: str) -> Non
     with pytest.raises(DataLoss) as raised:
         read(tmp_path, startingOffsets='{"t":{"0":0}}')
     assert sentence in str(raised.value)
+
+
+def test_a_log_below_its_high_watermark_is_a_warning_without_the_option(tmp_path: Path) -> None:
+    log = damaged_log(tmp_path)
+    log.write_bytes(b"".join(build.batch([build.record(b"k", b"value")], base_offset=n) for n in range(3)))
+    (tmp_path / "replication-offset-checkpoint").write_bytes(build.checkpoint("t 0 9"))
+    with pytest.warns(DamageWarning, match="checkpoint/beyond: the log ends at offset 3, below its high watermark 9"):
+        assert offsets(tmp_path, failOnDataLoss="false") == {"t-0": [0, 1, 2]}
+
+
+def test_zeros_that_can_be_preallocated_are_a_warning(tmp_path: Path) -> None:
+    log = damaged_log(tmp_path)
+    whole = b"".join(build.batch([build.record(b"k", b"value")], base_offset=n) for n in range(3))
+    log.write_bytes(whole + bytes(4096))
+    with pytest.warns(DamageWarning, match="tail/zeros: 4096 bytes, and records from offset 3 on of t-0 may be miss"):
+        assert offsets(tmp_path) == {"t-0": [0, 1, 2]}
+    log.write_bytes(whole + bytes(13))
+    with pytest.raises(DataLoss, match="tail/zeros: records from offset 3 on of t-0, in 13 bytes, cannot be read"):
+        read(tmp_path)
+
+
+def test_a_batch_that_is_left_out_is_a_loss_unless_the_same_records_are_read(tmp_path: Path) -> None:
+    log = damaged_log(tmp_path)
+    parts = [build.batch([build.record(b"k", b"value %d" % n)], base_offset=n) for n in range(4)]
+    log.write_bytes(b"".join([*parts[:2], parts[1], *parts[2:]]))
+    with pytest.warns(DamageWarning, match="contradicts others: the same records are read"):
+        assert offsets(tmp_path) == {"t-0": [0, 1, 2, 3]}
+    log.write_bytes(b"".join([*parts[:2], parts[3][:7] + b"\0" + parts[3][8:], *parts[2:]]))
+    with pytest.raises(DataLoss, match="the batch with the offsets 0 to 0 of t-0 contradicts others: 1 of its 1 rec"):
+        read(tmp_path)
 
 
 def test_a_copy_gives_what_another_one_lost(tmp_path: Path) -> None:

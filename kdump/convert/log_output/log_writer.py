@@ -134,7 +134,10 @@ class LogWriter:
                     self._chunk(item, each.log.kind is Kind.KAFKA07)
                 else:
                     for damaged in damaged_ranges(each.log.path, item, active=each.log.preallocated):
-                        self.holes.damage(each)
+                        if damaged.is_padding:
+                            self.holes.padding()
+                        else:
+                            self.holes.damage(each)
                         self._report(damaged)
                 self._on_bytes(walk.position - at)
                 at = walk.position

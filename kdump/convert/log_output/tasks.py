@@ -5,10 +5,11 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, NamedTuple
 
-from kdump.convert.damage_log import DamageLog
+from kdump.convert.damage_log import NOTHING, DamageLog
 from kdump.convert.log_options import LogOutputOptions, check_log_options
 from kdump.convert.log_output.conversion import Conversion, LogConversion, directory_name, source_directories
 from kdump.convert.log_output.log_staging import OutputStaging
+from kdump.convert.missing import Missing, missing_of, refuse_missing
 from kdump.convert.output_file import check_outside
 from kdump.convert.preparation import PreparedPartition
 from kdump.convert.results import ConvertFindings
@@ -39,6 +40,7 @@ class LogResult(NamedTuple):
     findings: tuple[ConvertFindings, ...] = ()
     damaged_ranges: int = 0
     damaged_bytes: int = 0
+    missing: Missing = Missing()  # a named tuple
 
 
 class _LogTask(NamedTuple):
@@ -121,15 +123,19 @@ class _LogConverter:
         target = self._target
         damage = DamageLog(task.partition, strict=target.strict)
         found: LogConversion | SourceError
+        missing = Missing()
         try:
             damage.begin()
             run = Conversion(
                 task.partition.partition, target.options, target.isolation, damage, self._on_bytes or _ignore
             )
             found = run.write(task.output, task.staging)
+            missing = missing_of(task.partition, [found.holes])
+            if target.strict:
+                refuse_missing(missing, NOTHING)
         except SourceError as error:
             found = error
-        return LogResult(found, tuple(damage.values()), damage.ranges, damage.bytes)
+        return LogResult(found, tuple(damage.values()), damage.ranges, damage.bytes, missing)
 
 
 def _ignore(_: object) -> None:

@@ -6,12 +6,11 @@ write files; this process gives them their names.
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import Final, NamedTuple
 
-from kdump.convert.damage_log import DamageLog, joined_findings
+from kdump.convert.damage_log import NOTHING, DamageLog, joined_findings
 from kdump.convert.field_formats import FieldFormat
-from kdump.convert.missing import missing_of, not_damaged
+from kdump.convert.missing import missing_of, not_damaged, refuse_missing
 from kdump.convert.options import ConvertOptions
 from kdump.convert.output_file import OutputRefused, PartitionRefused
 from kdump.convert.parquet.continuation import Continuation, continue_after, lacked_findings
@@ -198,6 +197,11 @@ class _PartitionRun:
             written = [part.written for part in parts if isinstance(part.written, WrittenPart)]
             holes = [part.holes for part in written]
             missing = missing_of(self.of, holes, self.plan.start.offset)
+            if missing.findings:
+                yield ConvertFindings(missing.findings, {})
+            if run.strict and missing.findings:
+                run.discard(parts)
+                refuse_missing(missing, NOTHING)
             left_out = _left_out(self.of, not_damaged(missing.records, holes))
             others = [each.damaged for each in self.of.left_out]
             others += (DamagedRange(each.path, 0, 0, each.code, each.severity) for each in missing.findings)
@@ -209,10 +213,8 @@ class _PartitionRun:
         except KdumpError as error:
             yield error
             return
-        lacked = lacked_findings(self.plan.start, entry, self.of.partition, run.max_batch_bytes)
-        of = self.of.partition.topic_partition
-        if said := (*(replace(each, of=of) for each in missing.findings), *lacked):
-            yield ConvertFindings(said, {})
+        if lacked := tuple(lacked_findings(self.plan.start, entry, self.of.partition, run.max_batch_bytes)):
+            yield ConvertFindings(lacked, {})
         files = [_output_file(each.file, entry.topic_partition) for each in whole.files]
         yield from files
         yield _conversion(self.of, entry, tuple(files), self.damage, parts)._replace(missing=missing.records)
@@ -230,7 +232,7 @@ class _FolderRun:
     ) -> None:
         self.folder = folder
         self._options, self._engine = options, engine
-        self.max_batch_bytes = options.max_batch_bytes
+        self.max_batch_bytes, self.strict = options.max_batch_bytes, options.strict
         self._inside = on_bytes if engine.slots == 1 else None  # another process cannot call it
         self._outside = on_bytes if engine.slots > 1 else None
         self._policy = options.read_policy.shared_by(engine.slots)

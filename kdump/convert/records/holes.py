@@ -34,7 +34,8 @@ class PartHoles(NamedTuple):
     """The holes of a part of a log: the first offset of its first batch, and the one after the last.
 
     `first_hole` is before the first batch. It can end before it begins: then a log file begins after it. `gaps`:
-    offsets that are missing between two parts are a hole, too.
+    offsets that are missing between two parts are a hole, too. `padded`: zeros are at the end of the log, as a broker
+    preallocates them, and a power loss leaves them.
     """
 
     first_offset: int | None
@@ -42,6 +43,7 @@ class PartHoles(NamedTuple):
     first_hole: Hole | None
     holes: tuple[Hole, ...]
     gaps: bool = False
+    padded: bool = False
 
 
 def first_known_offset(batch: Batch) -> int:
@@ -59,7 +61,7 @@ class HoleTracker:
     def __init__(self, *, gaps: bool = False, on_hole: Callable[[Hole, int], object] | None = None) -> None:
         self._gaps, self._on_hole = gaps, on_hole
         self._begin: int | None = None
-        self._is_damaged = False
+        self._is_damaged = self._is_padded = False
         self._first_hole: Hole | None = None
         self._holes: list[Hole] = []
         self.first_offset: int | None = None
@@ -76,6 +78,10 @@ class HoleTracker:
         """Take bytes of a slice that are no valid batch."""
         self._open(each)
         self._is_damaged = True
+
+    def padding(self) -> None:
+        """Take zeros at the end of the log that can be preallocated."""
+        self._is_padded = True
 
     def _open(self, each: LogSlice) -> None:
         if self._begin is None:
@@ -106,7 +112,7 @@ class HoleTracker:
     def finish(self) -> PartHoles:
         """What was found; no batch follows."""
         self._close(None, -1)
-        return PartHoles(self.first_offset, self.end, self._first_hole, tuple(self._holes), self._gaps)
+        return PartHoles(self.first_offset, self.end, self._first_hole, tuple(self._holes), self._gaps, self._is_padded)
 
     def _close(self, last: int | None, index: int) -> None:
         if self._begin is None:

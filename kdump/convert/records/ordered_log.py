@@ -80,6 +80,9 @@ def ordered_log(partition: SlicedPartition, max_batch_bytes: int) -> OrderedLog:
         if (stop is None or each.first < stop) and (first is None or each.last is None or each.last >= first)
     )
     findings = (*unordered_findings(left_out), *missing_findings(holes), *_asked(known, headers))
+    if order.batches.ends_damaged and len(order.batches):
+        last = found.damage[-1]
+        holes += (HoleOfOffsets(order.batches.last[-1] + 1, None, last.path, last.position),)
     known = known._replace(slices=slices, headers=headers)
     return OrderedLog(known, left_out, tuple(found.damage), findings, holes)
 

@@ -167,6 +167,7 @@ class RecordStream:
             if self._columns.rows:
                 yield self._finish()
             self.holes = self._holes.finish()
+            self._release(None if self._holes.end is None else Hole(self._holes.end, None))
             self.aborted += self._columns.aborted
             self.undecided += self._columns.undecided
 
@@ -191,7 +192,10 @@ class RecordStream:
                 self._note(item, last)
             else:
                 for damaged in damaged_ranges(each.log.path, item, active=each.log.preallocated):
-                    self._holes.damage(each)
+                    if damaged.is_padding:
+                        self._holes.padding()
+                    else:
+                        self._holes.damage(each)
                     self._damaged(damaged)
         self.is_beyond = self.is_beyond or (each.stop is not None and walk.position > each.stop)
         if self._on_bytes is not None:

@@ -5,14 +5,15 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from kdump.convert.damage_log import DamageLog, joined_findings
-from kdump.convert.missing import missing_of
+from kdump.convert.damage_log import NOTHING, DamageLog, joined_findings
+from kdump.convert.missing import missing_of, refuse_missing
 from kdump.convert.options import ConvertOptions
 from kdump.convert.output_file import STANDARD_OUTPUT, not_written, single_file
 from kdump.convert.preparation import PreparedPartition
 from kdump.convert.results import (
     Converted,
     ConvertFindings,
+    DamagedLog,
     OutputFile,
     PartitionConversion,
     merge_counts,
@@ -196,6 +197,14 @@ class _TableRun:
         missing = missing_of(of, (part.holes for part in parts))
         if missing.findings:
             yield ConvertFindings(missing.findings, {})
+        if each.strict and missing.findings:
+            try:
+                refuse_missing(missing, NO_OUTPUT if self._has_output else NOTHING)
+            except DamagedLog as refused:
+                if self._has_output:
+                    raise
+                yield refused
+                return
         counts = merge_counts(of, each.damage.ranges, each.damage.bytes)
         for part in parts:
             counts = counts.plus(part.left_out)

@@ -43,7 +43,7 @@ class TablePartition:
 
     def __init__(self, of: PreparedPartition, *, strict: bool, outcome: str) -> None:
         """`outcome`: what becomes of the output where damage is refused."""
-        self.of = of
+        self.of, self.strict = of, strict
         self.error: DamagedLog | None = None
         self.damage = DamageLog(of, strict=strict, outcome=outcome)
         try:
