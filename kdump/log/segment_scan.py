@@ -68,6 +68,7 @@ def scan_segment(segment: SegmentFile, size: int, before: SegmentScan | None) ->
             whole = False
         elif isinstance(item, ShrunkFile):
             raise shrunk(segment.path, item.position, size)
+    regular = regular and not walk.goes_back
     seen = scanner.state()
     built = indexes.built(seen) if regular else None
     slots, times = built or (b"", b"")

@@ -6,6 +6,13 @@ The file is read from its start, so that a frame counts as a batch of the log ex
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from kdump.broker.file_records import (
+    FileChannelRecordBatch,
+    FileRecords,
+    ReadBuffer,
+    UncaughtReadError,
+    batch_from_header,
+)
 from kdump.format.batch import CONTROL, HEADER, HEADER_SIZE, TRANSACTIONAL, UP_TO_MAGIC, Batch
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.naming import Kind
@@ -14,7 +21,7 @@ from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.pieces import Piece
 from kdump.storage.source import Source, reader_of
-from kdump.storage.walk import BatchChunk, Gap, SearchLimit, ShrunkFile, Tail, TailContent
+from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail, TailContent
 
 
 class ValidRun(NamedTuple):
@@ -40,7 +47,10 @@ class DamagedBytes(NamedTuple):
 
 
 class ValidBatches(NamedTuple):
-    """What a range of a log file holds. `offsets` are the ranges of the offsets of its valid batches."""
+    """What a range of a log file holds. `offsets` are the ranges of the offsets of its valid batches.
+
+    A batch counts as well of which nothing shows whether it is of the log (kdump.storage.walk.ForeignBatch).
+    """
 
     piece: Piece
     batches: int = 0
@@ -147,7 +157,7 @@ class _OutlineReader:
         self.totals = [BatchTotals(piece) for piece in sorted(removed)]
         self.unsearched: int | None = None
         self._log, self._compacted = log, compacted
-        self._at = 0
+        self._at = self._end = 0
         self._linked = False
 
     def read(self, source: Source, max_batch_bytes: int) -> None:
@@ -166,6 +176,8 @@ class _OutlineReader:
                 self.unsearched = item.position if self.unsearched is None else self.unsearched
             elif isinstance(item, Gap | Tail):
                 self._add_bytes(item)
+            elif isinstance(item, ForeignBatch):
+                self._add_foreign(item)
             elif isinstance(item, ShrunkFile):
                 self._linked = False
 
@@ -190,8 +202,17 @@ class _OutlineReader:
         else:
             items.append(run)
         self._linked = True
+        self._end = batch.position + batch.size
         if total is not None:
             total.add(batch, first, joined=joined)
+
+    def _add_foreign(self, item: ForeignBatch) -> None:
+        """Count a batch that may be one of the log; the last bytes of the one before it may be its first ones."""
+        total = self._total_at(max(item.position, self._end)) if item.undecided else None
+        if total is not None:
+            header = reader_of(self._source)(item.position, HEADER_SIZE).ljust(HEADER_SIZE, b"\0")
+            batch = batch_from_header(header, item.position, item.length)
+            total.add(batch, self._first_inside(batch) if batch.base_offset == NO_VALUE else item.offset, joined=False)
 
     def _total_at(self, position: int) -> BatchTotals | None:
         """The removed range with this position; positions only rise."""
@@ -202,8 +223,6 @@ class _OutlineReader:
         return None
 
     def _first_inside(self, batch: Batch) -> int:
-        from kdump.broker.file_records import FileChannelRecordBatch, FileRecords, ReadBuffer, UncaughtReadError
-
         if self._log.kind is Kind.KAFKA07:
             return batch.last_offset
         file = FileRecords(ReadBuffer(), lambda: self._source, 0, self._source.size)

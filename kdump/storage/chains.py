@@ -76,11 +76,16 @@ class ChainWindow(FrameWindow):
         It goes over many bytes, up to the last offset, to the end, to zeros, or to a header with the next offset.
         """
         left = self._end - chain.end
-        if chain.cut or left == 0 or chain.last >= self.scanner.offset_bounds()[0]:
+        if self._ends_log(chain) or chain.last >= self.scanner.offset_bounds()[0]:
             return True
-        if left < UP_TO_MAGIC or self._zeros(chain.end):
-            return self._zeros(chain.end) and left >= UP_TO_MAGIC
+        if left < UP_TO_MAGIC:
+            return False
         at = self._load(chain.end, UP_TO_MAGIC)
         if self._filled - at < UP_TO_MAGIC:
             return True
         return self.scanner.look(self._window, at, left).offset == chain.last + 1
+
+    def _ends_log(self, chain: Chain) -> bool:
+        """Whether a chain ends exactly where the log does, or goes over many bytes."""
+        left = self._end - chain.end
+        return chain.cut or left == 0 or (left >= UP_TO_MAGIC and self._zeros(chain.end))

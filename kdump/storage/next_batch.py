@@ -16,7 +16,8 @@ end, to zeros, to a torn batch, to a header that can follow, or over CHAIN_BYTES
 those of a block that was written to the wrong place: a frame of the segment with a lower offset or leader epoch counts
 as well, where the frames from it on lead further without a gap (`_leads_on`). The value of a record can contain whole
 batches. So a frame before the claimed end of a plausible header has to show more (`_is_of_log`). All other valid frames
-are foreign. The search gives up when it has checksummed SEARCH_FACTOR times the bytes that it passed.
+are foreign, or undecided where the bytes around do not show whose they are. The search gives up when it has checksummed
+SEARCH_FACTOR times the bytes that it passed.
 """
 
 import struct
@@ -40,6 +41,7 @@ FOREIGN_FACTOR = 8
 END_BYTES = (1 << 20) + (64 << 10)
 """So far an end is searched by checksum."""
 
+_OFFSET_BYTES: Final = 8
 _SLACK: Final = 9  # a batch ends with at most so many zeros of its own: a count of headers, the end mark of lz4
 _SECTOR: Final = 512
 _SPAN: Final = (1 << 31) - 1
@@ -48,23 +50,26 @@ _PREFIX: Final = struct.Struct(">qiiBIhi")  # of magic 2, up to the last offset 
 
 
 class PassedFrame(NamedTuple):
-    """A valid frame that is not of the log."""
+    """A valid frame that is not of the log, or `undecided`: nothing shows whether it is."""
 
     position: int
     length: int
     offset: int
+    undecided: bool
 
 
 class NextBatch(NamedTuple):
     """Where the log goes on, None where nothing was found.
 
-    `by_checksum`: the checksum of the bad frame shows that it ends there. `unsearched`: where the search gave up.
+    `by_checksum`: the checksum of the bad frame shows that it ends there. `unsearched`: where the search gave up, or
+    where it found more undecided frames than are kept. `goes_back`: the offset of the batch is not above the last one.
     """
 
     position: int | None
     by_checksum: bool
     foreign: list[PassedFrame]
     unsearched: int | None = None
+    goes_back: bool = False
 
 
 class BadHeader(NamedTuple):
@@ -93,6 +98,14 @@ class MessageValue(NamedTuple):
     length: int
 
 
+class Verdict(NamedTuple):
+    """Whether a valid frame is the next batch, up to where others are judged alike, and whether it may be one."""
+
+    of_log: bool
+    stop: int
+    undecided: bool = False
+
+
 class NextBatchSearch(ChainWindow):
     """Searches the next batch of a log, through a window of its own.
 
@@ -115,6 +128,12 @@ class NextBatchSearch(ChainWindow):
     def next_batch(self, start: int, frame: Frame) -> NextBatch:
         """Where the log goes on after the bad frame at `start`, and what was passed before that."""
         bad = self._bad_header(start, frame)
+        found = self._next_batch(bad)
+        across = self._frames_across(start)
+        return found._replace(foreign=[*across, *found.foreign]) if across else found
+
+    def _next_batch(self, bad: BadHeader) -> NextBatch:
+        start, frame = bad.start, bad.frame
         end: int | None = start + frame.total
         by_checksum = False
         if not self._is_other_magic(bad):
@@ -234,13 +253,29 @@ class NextBatchSearch(ChainWindow):
             and frame.offset > bad.frame.offset
         )
 
-    # ---- frames after it
+    # ---- frames across its beginning, and after it
+
+    def _frames_across(self, start: int) -> list[PassedFrame]:
+        """The valid frames that begin a few bytes before the bad one: a block may end with bytes that are the same."""
+        lowest, highest, found = self._base, self.scanner.offset_bounds()[1], []
+        for position in range(max(0, start - _OFFSET_BYTES), start):
+            if self._end - position < UP_TO_MAGIC:
+                break
+            at = self._load(position, UP_TO_MAGIC)
+            if self._filled - at < UP_TO_MAGIC:
+                break
+            total, _, offset, _, possible = self.scanner.look(self._window, at, self._end - position)
+            fits = possible and position + total > start and total <= min(LARGE, self._end - position)
+            if fits and lowest <= offset <= highest and self._frame(position).kind == VALID:
+                found.append(PassedFrame(position, total, offset, True))
+        return found
 
     def _search(self, bad: BadHeader, stop: int, wanted: bool) -> NextBatch:
         """The first frame before `stop` that is of the log; none where it is not `wanted`."""
         known_epoch, bounds = self.scanner.known_epoch, self.scanner.offset_bounds()
         foreign: list[PassedFrame] = []
-        work, foreign_work, any_offset, position, passed = 0, 0, True, bad.start + 1, 0
+        work, foreign_work, any_offset, position = 0, 0, True, bad.start + 1
+        verdict, known, unsearched = Verdict(False, 0), 0, None
         while position < stop and self._end - position >= UP_TO_MAGIC:
             at = self._load(position, UP_TO_MAGIC)
             if self._filled - at < UP_TO_MAGIC:
@@ -270,15 +305,22 @@ class NextBatchSearch(ChainWindow):
                 if frame.kind != VALID:
                     position += 1
                     continue
-            if wanted and position >= passed and (plausible or self._base <= frame.offset < bounds[0]):
-                is_earlier = not plausible or frame.epoch < known_epoch
-                of_log, passed = self._is_of_log(bad, position, frame, is_earlier=is_earlier)
-                if of_log:
-                    return NextBatch(position, False, foreign)
+            undecided = False
+            if wanted and (plausible or self._base <= frame.offset < bounds[0]):
+                if position >= verdict.stop:
+                    is_earlier = not plausible or frame.epoch < known_epoch
+                    verdict = self._is_of_log(bad, position, frame, is_earlier=is_earlier)
+                    if verdict.of_log:
+                        return NextBatch(position, False, foreign, unsearched, goes_back=not plausible)
+                # Those inside another one are in a value of it.
+                undecided = verdict.undecided and position >= known
+                known = position + frame.total if undecided else known
             if len(foreign) < FOREIGN_KEPT:
-                foreign.append(PassedFrame(position, frame.total, frame.offset))
+                foreign.append(PassedFrame(position, frame.total, frame.offset, undecided))
+            elif undecided and unsearched is None:
+                unsearched = position
             position += 1
-        return NextBatch(None, False, foreign)
+        return NextBatch(None, False, foreign, unsearched)
 
     def _after_window(self, position: int, at: int) -> int:
         """The next position to search, after nothing was found in the window from index `at` on."""
@@ -287,44 +329,48 @@ class NextBatchSearch(ChainWindow):
             return max(following, self.source.data_from(position + self._filled - at) - UP_TO_MAGIC + 1)
         return following
 
-    def _is_of_log(self, bad: BadHeader, position: int, frame: Frame, *, is_earlier: bool) -> tuple[bool, int]:
-        """Whether a valid frame is the next batch; and up to where others are not, if it is not.
+    def _is_of_log(self, bad: BadHeader, position: int, frame: Frame, *, is_earlier: bool) -> Verdict:
+        """Whether a valid frame is the next batch.
 
         `is_earlier`: its offset is not above the last one, or its leader epoch is lower, so that the batches before the
         damage contradict it.
         """
         inside = bad.end is not None and position < bad.end
         if position == bad.end:
-            return True, position
+            return Verdict(True, position)
         if bad.end is not None and inside and not bad.batch_follows and self._ends_at_tail(bad.end):
-            return False, position
+            return Verdict(False, position)
         stop = position + CHAIN_BYTES
         if bad.end is not None and inside and bad.end <= self._end:
             stop = bad.end if bad.batch_follows else max(stop, bad.end)
         chain = self._chain(position, frame.offset - 1, NO_EPOCH if is_earlier else self.scanner.known_epoch, stop)
-        if is_earlier and (bad.batch_follows or not self._leads_on(chain)):
-            return False, chain.end
+        leads_on = not is_earlier or self._leads_on(chain)
         if bad.end is None or not inside:
-            return self._is_linked(chain), chain.end
+            of_log = leads_on and self._is_linked(chain)
+            return Verdict(of_log, chain.end, undecided=not of_log)
         if bad.batch_follows:
-            fills = bad.magic == 2 and chain.end == bad.end and frame.offset == bad.last_by(2) + 1
-            return fills and self._frame(bad.end).offset == chain.last + 1, chain.end
-        if chain.end > bad.end:  # a valid batch lies across the claimed end
-            return True, position
+            fills = bad.magic == 2 and chain.end == bad.end and frame.offset == bad.last_by(2) + 1 and not is_earlier
+            return Verdict(fills and self._frame(bad.end).offset == chain.last + 1, chain.end)
+        of_log = leads_on and (chain.end > bad.end or self._is_outside(bad, position, frame, chain))
+        return Verdict(of_log, position if of_log else chain.end, undecided=not of_log and self._ends_log(chain))
+
+    def _is_outside(self, bad: BadHeader, position: int, frame: Frame, chain: Chain) -> bool:
+        """Whether a frame before the claimed end of a bad one is in no value of it, by all that its header says."""
+        assert bad.end is not None
         if not self._is_linked(chain) or self._lies_in_value(bad, position):
-            return False, chain.end
+            return False
         if frame.offset <= bad.frame.offset and self._is_header(bad):
-            return False, chain.end
+            return False
         for magic in self._valid_layouts(bad):
             last = bad.last_by(magic)
             if frame.offset <= last:
-                return False, chain.end
+                return False
             if bad.end > self._end or self._zeros(bad.end):
                 # The bad frame is torn, or bytes of it are missing. Disks lose whole sectors.
                 torn = not (chain.cut or self._zeros(chain.end))
                 if torn or (frame.offset == last + 1 and (bad.end - position) % _SECTOR):
-                    return False, chain.end
-        return True, position
+                    return False
+        return True
 
     def _ends_at_tail(self, end: int) -> bool:
         """Whether a batch that ends there is the last one: the file ends there, or its zeros begin there."""

@@ -56,11 +56,15 @@ class Gap(NamedTuple):
 
 
 class ForeignBatch(NamedTuple):
-    """A batch with a right checksum inside a gap or a damaged batch, which does not belong to this log."""
+    """A batch with a right checksum inside a gap or a damaged batch, which does not belong to this log.
+
+    `undecided`: nothing shows whether it does.
+    """
 
     position: int
     length: int
     offset: int
+    undecided: bool = False
 
 
 class SearchLimit(NamedTuple):
@@ -132,7 +136,8 @@ class Walk(FrameWindow):
     row of every batch; without it the chunks hold only suspect batches and those that have to be opened. `runs` records
     what producers wrote, and `on_events` gets its events, the last ones when the iteration ends. `indexes` checks or
     builds index entries. `scanner` continues a walk that ended at `start`, in place of `carry`. `buffer_bytes` are read
-    at once. At the end, `position` is the first batch at or after `stop`, or the end of the file.
+    at once. At the end, `position` is the first batch at or after `stop`, or the end of the file. `goes_back`: after
+    bytes that are no valid batch, offsets went on that are not above those before.
     """
 
     # Another format has others (kdump.storage.walk07).
@@ -177,6 +182,7 @@ class Walk(FrameWindow):
         self._runs = runs
         self._on_events = on_events
         self._searcher: NextBatchSearch | None = None
+        self.goes_back = False
 
     def _new_scanner(self, base_offset: int, **how: Any) -> "BatchScanner":
         scanner = Scanner(base_offset, **how)
@@ -309,6 +315,7 @@ class Walk(FrameWindow):
         found, others = following.position, [ForeignBatch(*each) for each in following.foreign]
         if found is not None:
             self.scanner.unlink()
+            self.goes_back |= following.goes_back
         if following.by_checksum and found is not None:
             yield Gap(start, found - start, first.plausible, first.total if first.plausible else 0, False)
             self.position = found
@@ -316,7 +323,8 @@ class Walk(FrameWindow):
             yield from self._passed(start, first, found)
         yield from others
         if following.unsearched is not None:
-            yield SearchLimit(following.unsearched, self._end - following.unsearched)
+            stop = self._end if found is None else found
+            yield SearchLimit(following.unsearched, stop - following.unsearched)
 
     def _passed(self, start: int, first: Frame, found: int | None) -> Iterator[BatchChunk | Gap | Tail]:
         """The items before the next batch at `found`, or before the end of the file where there is none."""

@@ -538,6 +538,19 @@ def test_damage_is_passed_over(seed: int, tmp_path: Path) -> None:
                     agree(log.read(offset, max_bytes), expected, plain.end)
 
 
+def test_a_block_of_a_later_place_leads_no_reader_astray(tmp_path: Path) -> None:
+    """The entries that a scan builds would go back after it."""
+    parts = [build.batch([build.record(b"k", b"a value of some length")], base_offset=number) for number in range(2400)]
+    data = b"".join(parts)
+    directory = tmp_path / "p-0"
+    directory.mkdir()
+    (directory / f"{0:020}.log").write_bytes(data[:16384] + data[150016:150528] + data[16896:])
+    plain = PlainLog(directory)
+    with Log(directory) as log:
+        for offset in range(0, 2400, 61):
+            agree(log.read(offset, 300), plain.read(offset, 300, 1 << 20), plain.end)
+
+
 @st.composite
 def logs(draw: st.DrawFn) -> list[tuple[int, bytes]]:
     """Segments of a partition: (base offset, bytes)."""

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kdump.recover.plan import SALVAGE, TRUNCATE, RecoverOptions
-from support import build, oracle
+from support import build, misplaced_blocks, oracle
 from support.expected_files import NOW_MS, left_by, planned
-from support.salvage_faults import FIXTURES
+from support.laws import examples
+from support.misplaced_blocks import misplaced_block
+from support.salvage_faults import FIXTURES, MEMORY
 from support.salvage_oracle import Own, files, salvaged, valid, written
 
+ALL = os.environ.get("KDUMP_LAWS") == "all"
 NAME = f"{0:020d}.log"
+CASES = 2000
 
 
 @pytest.fixture
@@ -80,3 +87,57 @@ def test_a_block_of_another_log_with_a_later_leader_epoch_hides_nothing(tmp_path
     found = salvaged(written(tmp_path / "p-0", {NAME: data}))
     gone = [(gone.start // size, gone.stop // size, gone.batches) for gone in found.dropped]
     assert gone == [(10, 12, 2), (12, 13, 0)]
+
+
+def test_a_batch_that_may_be_a_value_of_a_torn_one_is_given_up_by_name(tmp_path: Path) -> None:
+    """The block ends with the header of a batch that seems to be torn: nothing shows whose the batches after it are."""
+    log = [one(offset) for offset in range(30)]
+    torn = build.batch([build.record(b"k", b"V" * 9000)], base_offset=2)[:70]
+    begin, size = len(log[0]) * 2, len(log[0])
+    data = b"".join(log[:2]) + torn + b"".join(log)[begin + len(torn) :]
+    directory = written(tmp_path / "p-0", {NAME: data})
+    for strategy in (SALVAGE, TRUNCATE):
+        plan = planned(directory, RecoverOptions(strategy=strategy, now_ms=NOW_MS))
+        assert left_by(plan)[NAME] == data[:begin]
+        given_up = plan.lost.given_up
+        assert (given_up.batches, given_up.records, given_up.bytes) == (27, 27, 27 * size)
+        assert given_up.offsets == ((3, 29),)
+        assert sum(action.batches or 0 for action in plan.actions) == 27
+
+
+def test_a_batch_whose_first_bytes_the_block_ends_with_is_given_up_by_name(tmp_path: Path) -> None:
+    """The last byte of the block is the first one of the batch after it, so that no byte of this one changed."""
+    log = [one(offset) for offset in range(30)]
+    data = b"".join(log)
+    block = build.batch([build.record(b"k", b"a value of some length!")], base_offset=3)
+    assert len(block) == len(log[0]) + 1
+    at = 10 * len(log[0])
+    data = data[:at] + block + data[at + len(block) :]
+    plan = planned(written(tmp_path / "p-0", {NAME: data}), RecoverOptions(strategy=SALVAGE, now_ms=NOW_MS))
+    assert left_by(plan)[NAME] == b"".join([*log[:10], *log[12:]])
+    assert plan.lost.given_up.offsets == ((3, 3), (11, 11))
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Path]:
+    """A place for copies, in memory where the system has one."""
+    place = MEMORY / f"kdump-blocks-{os.getpid()}" if os.access(MEMORY, os.W_OK) else tmp_path / "blocks"
+    place.mkdir(exist_ok=True)
+    yield place
+    shutil.rmtree(place)
+
+
+@pytest.mark.laws
+@pytest.mark.parametrize("strategy", [SALVAGE, TRUNCATE])
+def test_every_batch_in_place_is_kept_or_given_up_by_name(strategy: str, room: Path) -> None:
+    """KDUMP_LAWS=all tries every case."""
+    wrong, gone, whole = [], 0, 0
+    for number in range(CASES) if ALL else random.Random(strategy).sample(range(CASES), min(CASES, examples(200))):
+        case = misplaced_block(number)
+        plan = misplaced_blocks.plan_of(case, strategy, room)
+        wrong += misplaced_blocks.unnamed(case, plan)
+        kept = misplaced_blocks.Kept(case, plan)
+        gone += sum(own not in kept for own in case.whole)
+        whole += len(case.whole)
+    assert not wrong, "\n".join([str(len(wrong)), *wrong[:40]])
+    assert strategy != SALVAGE or gone < whole / 20

@@ -89,6 +89,18 @@ def valid_batches(data: bytes, base_offset: int | None) -> Iterator[Valid]:
             yield Valid(first, item.last_offset, -1 if count is None else max(0, count), whole)
 
 
+def undecided_in(logs: Mapping[str, bytes]) -> Iterator[Valid]:
+    """The batches of which nothing shows whether they are of the log."""
+    for name, data in logs.items():
+        stem = name.partition(".")[0]
+        walked = oracle.survey(data, base_offset=int(stem) if stem.isdigit() and int(stem) < 2**63 else None)
+        for batch in walked.foreign:
+            if batch.position in walked.undecided:
+                first = batch.last_offset if batch.offset is None else batch.offset
+                whole = data[batch.position : batch.position + batch.size]
+                yield Valid(first, batch.last_offset, max(0, batch.count or 0), whole)
+
+
 def logs_in(files: Mapping[str, bytes]) -> dict[str, bytes]:
     return {name: data for name, data in files.items() if name.endswith(".log")}
 
@@ -191,7 +203,8 @@ def broken_promises(case: LossCase, place: Path, seed: str = "") -> Iterator[str
     plan = planned(case, directory)
     lost = plan.lost
     had, kept = batches_of(logs_in(before)), batches_of(logs_after(plan, before))
-    yield from _wrong_given_up(plan, had, kept)
+    after = logs_after(plan, before)
+    yield from _wrong_given_up(plan, [*had, *undecided_in(logs_in(before))], [*kept, *undecided_in(after)])
     if lost.damaged.offsets is None or lost.given_up.offsets is None:
         return
     said = Span(set(), [*lost.damaged.offsets])

@@ -772,6 +772,16 @@ ABOUT = {
             "remain where damage was. --reindex never changes a log."
         ),
         (
+            "A block that a disk wrote to the wrong place brings batches of another place of the log, or of another "
+            "log, with right checksums. A broker loads them as they are, or truncates the log where the block begins "
+            "or ends; so does --truncate. --salvage chooses between the readings of the log: the one stays that keeps "
+            "more valid batches with rising offsets, so that a few batches that jump ahead go and those in place stay. "
+            "Nor does a higher leader epoch replace batches in place where it jumps ahead of offsets that they have. "
+            "Each choice is a clash in the report. Every valid batch that a recovery removes is in given up, in a "
+            "truncation too: also one that has the offsets of another batch that stays, and one inside damaged bytes "
+            "of which nothing shows whether it is of the log, or a value of a record (gap/foreign-batch)."
+        ),
+        (
             "Everything that is removed is kept in the partition, and the result is verified. The next run finds a "
             "killed "
             "run, and does nothing until --resume or --undo has ended it. --output writes a repaired copy to "

@@ -138,11 +138,14 @@ Item = Batch | Damaged | Gap | Tail
 
 
 class Walked(NamedTuple):
-    """The tiles of a segment, what was seen inside gaps, damaged batches and the tail, and where a search gave up."""
+    """The tiles of a segment, what was seen inside gaps, damaged batches and the tail, where a search gave up, and the
+    positions of what may be of the log though nothing shows it.
+    """
 
     items: list[Item]
     foreign: list[Batch]
     unsearched: list[int]
+    undecided: list[int]
 
 
 class Record(NamedTuple):
@@ -227,6 +230,7 @@ class _Walk:
         self.zeros_from = len(data.rstrip(b"\0"))
         self.items: list[Item] = []
         self.foreign: list[Batch] = []
+        self.undecided: list[int] = []
         self.unsearched: list[int] = []
         self.work = 0
 
@@ -388,6 +392,7 @@ class _Walk:
 
     def next_batch(self, bad: int) -> tuple[int | None, bool]:
         """Where the log goes on, and whether the checksum of the bad frame shows that."""
+        self.across(bad)
         if self.has_other_magic(bad):
             end = bad + self.total(bad)
             self.search(bad, end, wanted=False)
@@ -435,7 +440,8 @@ class _Walk:
         foreign.
         """
         self.work = 0
-        foreign_work, foreign_spent, passed, kept = 0, False, 0, 0
+        foreign_work, foreign_spent, kept, inside = 0, False, 0, 0
+        taken, passed, maybe = False, 0, False
         for candidate in range(bad + 1, min(stop, self.end - 16)):
             if not self.may_be_frame(candidate):
                 continue
@@ -455,19 +461,40 @@ class _Walk:
                 if self.frame(candidate) != "VALID":
                     continue
             before = max(self.base_offset or 0, 0) <= self.offset(candidate) < self.lowest()
-            if wanted and candidate >= passed and (before or self.plausible(candidate)):
-                epoch = header(self.data, candidate, checked=False).partition_leader_epoch
-                earlier = before or (epoch is not None and epoch < self.known_epoch)
-                taken, passed = self.of_log(bad, candidate, follows, earlier)
-                if taken:
-                    return candidate
+            undecided = False
+            if wanted and (before or self.plausible(candidate)):
+                if candidate >= passed:
+                    epoch = header(self.data, candidate, checked=False).partition_leader_epoch
+                    earlier = before or (epoch is not None and epoch < self.known_epoch)
+                    taken, passed, maybe = self.of_log(bad, candidate, follows, earlier)
+                    if taken:
+                        return candidate
+                undecided = maybe and candidate >= inside
             kept += 1
+            if undecided:
+                inside = candidate + self.total(candidate)
             if kept <= FOREIGN_KEPT:
                 self.foreign.append(header(self.data, candidate))
+                if undecided:
+                    self.undecided.append(candidate)
+            elif undecided and not any(each > bad for each in self.unsearched):
+                self.unsearched.append(candidate)
         return None
 
-    def of_log(self, bad: int, position: int, follows: bool, earlier: bool) -> tuple[bool, int]:
-        """Whether a valid frame is a batch of the log and not of a value in the bad frame; else how far nothing is.
+    def across(self, bad: int) -> None:
+        """Append the frames that begin in the last bytes before a bad one."""
+        for position in range(max(0, bad - 8), bad):
+            if self.end - position < 17 or not self.is_header(position):
+                continue
+            fits = bad < position + self.total(position) <= min(self.end, position + 2**20)
+            in_range = max(self.base_offset or 0, 0) <= self.offset(position) <= self.highest()
+            if fits and in_range and self.frame(position) == "VALID":
+                self.foreign.append(header(self.data, position))
+                self.undecided.append(position)
+
+    def of_log(self, bad: int, position: int, follows: bool, earlier: bool) -> tuple[bool, int, bool]:
+        """Whether a valid frame is a batch of the log and not of a value in the bad frame; else how far nothing is, and
+        whether nothing shows it.
 
         `earlier`: the batch before the damage is of a later place of the log.
         """
@@ -476,47 +503,52 @@ class _Walk:
         epoch = -(2**31) if earlier else self.known_epoch
         if end is None or position > end:
             chain = self.chain(position, offset - 1, epoch, position + CHAIN_BYTES)
-            if earlier and not self.leads_on(chain):
-                return False, chain[0]
-            return self.linked(chain), chain[0]
+            taken = self.linked(chain) and (not earlier or self.leads_on(chain))
+            return taken, chain[0], not taken
         if position == end:
-            return True, position
+            return True, position, False
         if not follows and self.last_of_file(end):
-            return False, position
+            return False, position, False
         stop = position + CHAIN_BYTES if end > self.end else end if follows else max(end, position + CHAIN_BYTES)
         chain = self.chain(position, offset - 1, epoch, stop)
-        if earlier and (follows or not self.leads_on(chain)):
-            return False, chain[0]
         if follows:  # frames that fill the offsets and the bytes up to the batch at the claimed end
             fills = offset == self.last_offset(bad, 2) + 1 and chain[1] + 1 == self.offset(end) and chain[0] == end
-            return fills and self.data[bad + 16] == 2, chain[0]
-        if chain[0] > end:
-            return True, position
+            return fills and self.data[bad + 16] == 2 and not earlier, chain[0], False
+        if (not earlier or self.leads_on(chain)) and (chain[0] > end or self.outside(bad, position, end, chain)):
+            return True, position, False
+        return False, chain[0], self.ends_log(chain)
+
+    def outside(self, bad: int, position: int, end: int, chain: tuple[int, int, bool]) -> bool:
+        """Whether the header of a bad frame shows that one before its claimed end is in no value of it."""
+        offset = self.offset(position)
         if not self.linked(chain) or self.in_value(bad, position):
-            return False, chain[0]
+            return False
         if offset <= self.offset(bad) and self.has_header(bad):
-            return False, chain[0]
+            return False
         for magic in self.agreeing(bad):
             last = self.last_offset(bad, magic)
             sectors = (end - position) % 512 == 0
             if offset <= last:
-                return False, chain[0]
+                return False
             if end <= self.end and end < self.zeros_from:
                 continue
             if not chain[2] and chain[0] < self.zeros_from:
-                return False, chain[0]
+                return False
             if offset == last + 1 and not sectors:
-                return False, chain[0]
-        return True, position
+                return False
+        return True
 
     def leads_on(self, chain: tuple[int, int, bool]) -> bool:
         """Whether a chain of offsets that were passed already leads on where a value would not."""
-        position, last, reached = chain
-        if reached or last >= self.lowest() or position == self.end:
+        position, last, _ = chain
+        if self.ends_log(chain) or last >= self.lowest():
             return True
-        if self.end - position < 17 or position >= self.zeros_from:
-            return self.end - position >= 17
-        return self.offset(position) == last + 1
+        return self.end - position >= 17 and self.offset(position) == last + 1
+
+    def ends_log(self, chain: tuple[int, int, bool]) -> bool:
+        """Whether a chain ends at the last byte of the log, or is long."""
+        position, _, reached = chain
+        return reached or position == self.end or (self.end - position >= 17 and position >= self.zeros_from)
 
     def last_of_file(self, end: int) -> bool:
         """Whether the data of the file ends where a batch does, short of zeros of its own."""
@@ -655,7 +687,7 @@ class _Walk:
                 position += batch.size
             else:
                 position = self.recover(position)
-        return Walked(self.items, self.foreign, self.unsearched)
+        return Walked(self.items, self.foreign, self.unsearched, self.undecided)
 
 
 def cut_record(data: bytes) -> list[int]:
@@ -1303,9 +1335,12 @@ def verify(
             rules.other(item)
     rules.once(compacted)
     for batch in walked.foreign:
-        rules.add("gap/foreign-batch", "info", batch)
+        rules.add("gap/foreign-batch", "info", batch, undecided=batch.position in walked.undecided)
     for position in walked.unsearched:
-        rules.findings.append(Finding("gap/unsearched", "warning", position, len(data) - position, None, {}))
+        later = (item.position for item in walked.items if isinstance(item, Batch) and item.position > position)
+        rules.findings.append(
+            Finding("gap/unsearched", "warning", position, next(later, len(data)) - position, None, {})
+        )
     if checkpoint:
         rules.findings += _snapshot_rules(data, walked.items)
     return list(_first_of_each(sorted(rules.findings, key=lambda finding: finding.position), limit))

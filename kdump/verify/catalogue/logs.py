@@ -108,7 +108,8 @@ ENTRIES = (
         "offset {offset} follows offset {previous}",
         (
             "Lookups by offset fail from here on. Where the offsets of two indexed batches go backwards, a "
-            "broker's recovery empties the whole segment."
+            "broker's recovery empties the whole segment. A block of the log that was written to the wrong place "
+            "brings batches whose offsets jump ahead; kdump recover --salvage keeps those in place."
         ),
         _KEPT,
         "LogSegment.recover, OffsetIndex.append",
@@ -261,9 +262,11 @@ ENTRIES = (
         "Whole batch inside damaged bytes that does not belong to this log",
         (
             "{length} bytes inside damaged bytes are a batch with a right checksum and offset {offset}, but "
-            "do not fit this log"
+            "{undecided:?nothing shows that they are of this log|do not fit this log}"
         ),
-        "The value of a record can contain Kafka batches. kdump shows such a batch and never uses it.",
+        "The value of a record can contain Kafka batches, and a block that was written to the wrong place those of "
+        "another log. kdump shows such a batch and never uses it. Where nothing shows whether it is of this log, a "
+        "recovery that removes it counts it in given up.",
         "Nothing.",
         "kdump",
     ),

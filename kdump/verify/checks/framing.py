@@ -97,7 +97,7 @@ def not_a_batch(path: str, item: Gap | ForeignBatch | SearchLimit | Tail | Shrun
         case Gap(position, length):
             return make_finding("gap/bytes", path, position, length, zeros=item.zeros)
         case ForeignBatch(position, length, offset):
-            return make_finding("gap/foreign-batch", path, position, length, offset=offset)
+            return make_finding("gap/foreign-batch", path, position, length, offset=offset, undecided=item.undecided)
         case SearchLimit(position, length):
             return make_finding("gap/unsearched", path, position, length)
         case ShrunkFile(position, length):
