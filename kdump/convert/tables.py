@@ -160,6 +160,7 @@ FINDINGS: Final = pa.schema(
         ("later_broker", pa.string()),
         ("message", pa.string()),
         ("data", pa.string()),  # a JSON object
+        ("identity", pa.string()),  # the same for the same finding in every run
     ]
 )
 GROUPS: Final = pa.schema(

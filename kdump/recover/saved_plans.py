@@ -25,9 +25,9 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "undecided": UNDECIDED,
 }
 _TYPES: Final = ("action", "not_covered", "partition")
-_NOT_COMPARED: Final = frozenset({*RESULT_FIELDS, "next", "message", "later_broker", "later_refusals"})
+_NOT_COMPARED: Final = frozenset({*RESULT_FIELDS, "next", "message", "identity", "later_broker", "later_refusals"})
 """Fields that a plan does not depend on: what became of it, what another release does, the wording of this version.
-Schema 2 had `next`."""
+Schema 2 had `next` and no `identity`."""
 _NOT_IN_SCHEMA_1: Final = frozenset({"lost", "start", "newest"})
 """Fields that kdump 0.1 did not have, or with another meaning. Neither does it report the same findings that stay."""
 SCHEMA: Final = 3

@@ -1,5 +1,6 @@
 """The value that reports one defect: Finding, and how its sentence comes from the catalogue."""
 
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from string import Formatter
@@ -120,8 +121,8 @@ class Finding:
     `position` and `length` are bytes in the file at `path`. `offset` is None where no record offset is known.
     `broker` is what the next unclean start of Kafka 4.3 does about it, None for a file without its directory.
     `later_broker` is what Kafka 4.4.0 does, where that decides otherwise whether a broker starts.
-    `data` holds numbers and short words, never prose. `of` is the topic-partition where the path is not that of a file
-    of it.
+    `data` holds numbers and short words, never prose. Neither it nor the sentence depends on the time of the check.
+    `of` is the topic-partition where the path is not that of a file of it.
     """
 
     code: str
@@ -151,7 +152,24 @@ class Finding:
         """The base offset that the file name says, None without one."""
         return naming.base_offset_of(self.path)
 
+    @property
+    def identity(self) -> str:
+        """The same for the same defect of a topic-partition in every run, wherever its files lie.
 
+        It is the beginning of the SHA-256 of code, topic, partition, segment, position and data as JSON.
+        """
+        # text and terminal do not show it
+        import json
+        from hashlib import sha256
+
+        topic, partition = self.topic_partition or (None, None)
+        named = [self.code, topic, partition, self.segment, self.position, dict(self.data)]
+        text = json.dumps(named, sort_keys=True, separators=(",", ":"))  # \u escapes, so that any name has bytes
+        return sha256(text.encode()).hexdigest()[:IDENTITY_DIGITS]
+
+
+IDENTITY_DIGITS: Final = 16
+"""The hexadecimal digits of the identity of a finding."""
 KEPT: Final = 1000
 """The largest number of findings of one code and file that are kept. Counts stay exact."""
 
@@ -188,4 +206,5 @@ def finding_fields(finding: Finding) -> "Fields":
         "later_broker": finding.later_broker,
         "message": finding.message,
         "data": finding.data,
+        "identity": finding.identity,
     }

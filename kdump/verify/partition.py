@@ -152,7 +152,7 @@ class PartitionVerifier:
         largest, now = scanned.max_timestamp, self._options.now_ms
         if now is not None and largest > now + timestamps.FUTURE_MS:
             position, offset = scanned.max_timestamp_position, scanned.max_timestamp_offset
-            self._report.add([timestamps.future(log.path, position, offset, largest, now)])
+            self._report.add([timestamps.future(log.path, position, offset, largest)])
             self._future.append((log.path, position, largest))
         # A timestamp in the future does not show how late it is.
         self._report.max_timestamp = max(self._report.max_timestamp, largest if now is None else min(largest, now))

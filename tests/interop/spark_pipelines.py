@@ -70,9 +70,7 @@ def new_findings(spark: SparkSession, disks: list[str], folder: str, last: str |
     if last is None:
         return found
     before = spark.read.parquet(last)
-    names = ["path", "code", "position", "message"]
-    same = [found[name].eqNullSafe(before[name]) for name in names]
-    return found.join(before, same, "left_anti")
+    return found.join(before, ["path", "identity"], "left_anti")
 
 
 def follow(spark: SparkSession, directory: str, folder: str, checkpoint: str) -> None:

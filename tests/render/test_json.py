@@ -25,7 +25,9 @@ RECORD = (
     "producer_id control"
 )
 CONTROL = ["control_type", "coordinator_epoch", "control_value"]
-FINDING = "type path code severity topic partition segment position length offset broker later_broker message data"
+FINDING = (
+    "type path code severity topic partition segment position length offset broker later_broker message data identity"
+)
 
 
 @pytest.fixture

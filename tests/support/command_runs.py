@@ -34,6 +34,7 @@ FINDING_FIELDS = [
     "later_broker",
     "message",
     "data",
+    "identity",
 ]
 
 

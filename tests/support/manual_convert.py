@@ -36,6 +36,7 @@ FINDING = {
     "later_broker": "null",
     "message": "the sentence",
     "data": "the values of the sentence, by name",
+    "identity": "the same for the same finding in every run: see kdump-verify(1)",
 }
 PARTITION = {
     "topic": "of the directory; null where its name does not say it",

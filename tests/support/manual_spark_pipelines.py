@@ -19,7 +19,8 @@ RECIPES = {
     "unfinished_transactions": "Transactions without a marker, as a table.",
     "largest_producers": "The producers that wrote most, as a table.",
     "new_findings": "A scrub of many brokers that says what is new since the last one. folder is a new directory for "
-    "the findings of this run, last the one of the run before, None in the first.",
+    "the findings of this run, last the one of the run before, None in the first. "
+    "identity is the same in every run; the copies of a partition share it, so that path tells them apart.",
 }
 
 

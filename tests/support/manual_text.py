@@ -208,6 +208,9 @@ FINDING = {
     "later_broker": "refuses where Kafka 4.4.0 does not start with it and Kafka 4.3 does, else null",
     "message": "the sentence",
     "data": "the values of the sentence, by name",
+    "identity": "the same for the same finding in every run, whatever the time and the path: the first 16 hexadecimal "
+    "digits of the SHA-256 of a JSON array of code, topic, partition, segment, position and data, without spaces, the "
+    "names in data in order, and \\uXXXX for what is not ASCII",
 }
 FILE = {
     "batches": "that are valid",

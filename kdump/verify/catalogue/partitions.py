@@ -167,7 +167,7 @@ ENTRIES = (
         "time/future",
         _W,
         "Timestamps are in the future",
-        "the largest timestamp is {timestamp}, the time now is {now}",
+        "the largest timestamp is {timestamp}, more than an hour after the time of this check",
         "Retention by time does not delete the segment before that time has passed.",
         "Nothing.",
         "UnifiedLog.deleteRetentionMsBreachedSegments, KIP-937",

@@ -26,9 +26,9 @@ FUTURE_MS: Final = 3_600_000
 """The default of message.timestamp.after.max.ms: a timestamp may be that far ahead of the clock (KIP-937)."""
 
 
-def future(path: str, position: int, offset: int, timestamp: int, now_ms: int) -> Finding:
+def future(path: str, position: int, offset: int, timestamp: int) -> Finding:
     """time/future: the largest timestamp of a segment is in the future."""
-    return make_finding("time/future", path, position, 0, offset=offset, timestamp=timestamp, now=now_ms)
+    return make_finding("time/future", path, position, 0, offset=offset, timestamp=timestamp)
 
 
 def back(path: str, scanned: ScanState) -> Finding:
