@@ -59,6 +59,8 @@ cdef struct Tally:
     int64_t empty_keys
     int64_t tombstones
     int64_t tombstone_bytes
+    int64_t keyed_tombstones
+    int64_t keyed_tombstone_bytes
     int64_t headers
     int64_t header_records
     # Of the records with a timestamp.
@@ -485,6 +487,9 @@ cdef class RecordCollector:
             self.take_timestamp(f.timestamp)
         if f.value_size >= 0:
             histogram_add(&self._value_sizes, f.value_size)
+        else:
+            t.tombstones += 1
+            t.tombstone_bytes += f.size
         shape = shape_of(f.value, f.value_size, self._confluent)
         self._shapes[shape].records += 1
         if f.value_size > 0:
@@ -505,8 +510,8 @@ cdef class RecordCollector:
         t.squares_low += square
         t.squares_high += t.squares_low < square
         if f.value_size < 0:
-            t.tombstones += 1
-            t.tombstone_bytes += f.size
+            t.keyed_tombstones += 1
+            t.keyed_tombstone_bytes += f.size
         self.add_pending(f)
 
     cdef inline void take_timestamp(self, int64_t timestamp) noexcept nogil:

@@ -18,7 +18,8 @@ LISTED_KEYS: Final = 100
 class KeySummary:
     """The keys of a partition.
 
-    `records`, `bytes`, `tombstones` and `unkeyed_records`, those without a key, are exact. `savings`: of all segments;
+    `records`, `bytes`, `tombstones` and `unkeyed_records`, those without a key, are exact; tombstones count with and
+    without one. `savings`: of all segments;
     `cleanable`: of those before the active segment, None without one.
     `by_records`, `by_bytes`: the heaviest keys. No key that is not listed by its records has more than
     `by_records_error` of them beyond those of the last listed one; the same for bytes.

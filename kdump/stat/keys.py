@@ -208,7 +208,7 @@ class KeyStatistics:
     """The keys of a range of a partition. Add in log order.
 
     `records` and `bytes` are those with a key; `squares` is the sum of the squares of their sizes. `unkeyed_records`,
-    `unkeyed_bytes`: without a key.
+    `unkeyed_bytes`: without a key. `tombstones` are all, `keyed_tombstones` those with a key.
     """
 
     sample: KeySample
@@ -218,7 +218,8 @@ class KeyStatistics:
     bytes: int = 0
     squares: int = 0
     tombstones: int = 0
-    tombstone_bytes: int = 0
+    keyed_tombstones: int = 0
+    keyed_tombstone_bytes: int = 0
     unkeyed_records: int = 0
     unkeyed_bytes: int = 0
 
@@ -242,7 +243,8 @@ class KeyStatistics:
             tally["keyed_bytes"],
             tally["keyed_squares"],
             tally["tombstones"],
-            tally["tombstone_bytes"],
+            tally["keyed_tombstones"],
+            tally["keyed_tombstone_bytes"],
             tally["records"] - tally["keyed_records"],
             tally["bytes"] - tally["keyed_bytes"],
         )
@@ -256,7 +258,8 @@ class KeyStatistics:
             self.bytes + other.bytes,
             self.squares + other.squares,
             self.tombstones + other.tombstones,
-            self.tombstone_bytes + other.tombstone_bytes,
+            self.keyed_tombstones + other.keyed_tombstones,
+            self.keyed_tombstone_bytes + other.keyed_tombstone_bytes,
             self.unkeyed_records + other.unkeyed_records,
             self.unkeyed_bytes + other.unkeyed_bytes,
         )
@@ -302,12 +305,13 @@ class KeyStatistics:
         share = max(largest, 1) / HASHES
         size, squares, tombstones, tombstone_size, tombstone_squares = sums(self.sample.rows, count)
         squares = max(squares / share, self.squares * live / self.records)
-        seen = max(tombstones, 1) if self.tombstones else 0
-        mean = self.tombstone_bytes / self.tombstones if seen else 0
+        known, known_bytes = self.keyed_tombstones, self.keyed_tombstone_bytes
+        seen = max(tombstones, 1) if known else 0
+        mean = known_bytes / known if seen else 0
         return (
             _at_most(total(size, squares, largest), self.bytes),
-            _at_most(total(tombstones, seen / share, largest), self.tombstones),
-            _at_most(total(tombstone_size, max(tombstone_squares, mean * mean) / share, largest), self.tombstone_bytes),
+            _at_most(total(tombstones, seen / share, largest), known),
+            _at_most(total(tombstone_size, max(tombstone_squares, mean * mean) / share, largest), known_bytes),
         )
 
 

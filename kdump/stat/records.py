@@ -119,7 +119,7 @@ class RecordStatistics:
     """The data records of opened batches. Add in log order.
 
     `unread`: valid batches whose records cannot be read. `bytes`: the records before compression, each
-    with its length. `key_sizes`, `value_sizes`: without null. `tombstones`: a key and a null value.
+    with its length. `key_sizes`, `value_sizes`: without null. `tombstones`: a null value, with or without a key.
     `largest`: the LARGEST_RECORDS largest records, the largest first, of one size those with the lower offsets.
     """
 

@@ -7,6 +7,7 @@ cutting which batches are checked.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -27,6 +28,7 @@ from kdump.stat.values import BatchStatistics, Damage, DamagedStretch, StatOptio
 from kdump.storage.log_walk import walk_of
 from kdump.storage.ranges import SegmentRange
 from kdump.storage.read_policy import PolicySource, ReadPolicy, open_file
+from kdump.storage.records import open_in_pieces
 from kdump.storage.source import InputFile, reason_of
 from kdump.storage.walk import BatchChunk, ForeignBatch, Item, SearchLimit, ShrunkFile, Tail, TailContent, Walk
 
@@ -102,6 +104,7 @@ class _RangeScan:
         self._records = RecordCollector(confluent=not _is_internal(segment.log.path)) if deep else None
         self._damage = Damage()
         self._tail_zero_bytes = 0
+        self._first_offset: int | None = None  # of a wrapper message that begins the range, and was opened
         self._checked_until = 0
         self._synced = carry is not None or start == 0
         if carry is not None:
@@ -124,11 +127,14 @@ class _RangeScan:
         carry = StatCarry(
             collector.known_last, collector.has_last, collector.known_epoch, collector.linked, self._checked_until
         )
+        totals = batch_statistics(collector)
+        if self._first_offset is not None:
+            totals = replace(totals, first_offset=self._first_offset)
         return RangeStatistics(
             start,
             self._position,
             carry,
-            batch_statistics(collector),
+            totals,
             producer_table(self._producers),
             rows_of(self._transactions),
             collector.first_position,
@@ -227,6 +233,9 @@ class _RangeScan:
         """Add the records of a wrapper message."""
         batch = chunk.row(index)
         self._collector.opened(batch.magic, batch.attributes, batch.max_timestamp, records)
+        if batch.position == self._collector.first_position and records:
+            opened = open_in_pieces(batch, chunk.body(batch), self._options.max_batch_bytes)
+            self._first_offset = opened.first_offset
 
     def _open_wrappers(self, walk: Walk, chunk: BatchChunk) -> Iterator[UnreadBatch]:
         """Open the wrapper messages that the walk wants to be opened; yield those that cannot be."""

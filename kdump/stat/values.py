@@ -98,7 +98,8 @@ class BatchStatistics:
     `by_codec` (CODECS), `by_magic` (0, 1, 2) and `by_timestamp_type` (TIMESTAMP_TYPES, batches by their records).
     `idempotent`: batches with a producer id. `transactional`: batches of transactions, with their control batches.
     `batch_sizes` in bytes; `records_per_batch` of data batches whose number of records is known.
-    `first_offset` is that of the first batch, for a wrapper message its last; `last_offset` the last one.
+    `first_offset` is that of the first batch, for a wrapper message that was not opened its last; `last_offset` the
+    last one.
     `largest_timestamp`: the maximum of the max timestamps. `smallest_timestamp`: the minimum of the first timestamps of
     the batches; a bound where `smallest_is_bound`.
     `epochs`: (leader epoch, first offset) of each batch that starts one. `hours`: bucket number (max timestamp //

@@ -1,6 +1,5 @@
 """The value that reports one defect: Finding, and how its sentence comes from the catalogue."""
 
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from string import Formatter

@@ -45,11 +45,44 @@ def test_a_partition_has_the_records_and_keys_of_its_segments(name: str) -> None
         last = {one.record.key: one for one in seen if one.record.key is not None}
         assert found.distinct == (len(last), False, 0)
         assert found.savings.live_bytes.value == sum(one.size for one in last.values())
-        assert found.savings.live_tombstones.value == sum(one.record.value is None for one in last.values())
+        tombstones = sum(one.record.value is None for one in seen)
+        assert (partition.records.tombstones, found.tombstones) == (tombstones, tombstones)
+        live = sum(one.record.value is None for one in last.values())
+        assert found.savings.live_tombstones.value == live
+        assert found.savings.shadowed_tombstones.value == tombstones - live
         cleanable = {one.record.key for each in counts[:-1] for one in each.keyed}
         assert (found.cleanable_distinct or (0,))[0] == len(cleanable)
         weights = reduce(add, (each.weights()[0] for each in counts))
         assert {one.key: one.weight for one in found.by_records} == dict(weights.most_common(100)) or len(weights) > 100
+
+
+def test_a_tombstone_without_a_key_counts(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    pairs = [(None, None), (b"k", None), (None, b"v"), (b"k", b"v")]
+    log = build.batch([build.record(key, value) for key, value in pairs])
+    (directory / f"{0:020}.log").write_bytes(log)
+    (partition,) = measured(directory)
+    assert partition.records is not None
+    assert partition.keys is not None
+    assert (partition.records.tombstones, partition.keys.tombstones) == (2, 2)
+    assert partition.keys.savings.shadowed_tombstones.value == 2
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("how", ["deep", "open_wrappers"])
+def test_the_first_offset_of_compressed_messages(tmp_path: Path, magic: int, how: str) -> None:
+    """A header has the last offset of its messages alone."""
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    inner = [build.record(b"k", b"v")] * 3
+    log = build.wrapper(inner, magic=magic, base_offset=5)
+    (directory / f"{5:020}.log").write_bytes(log)
+    for options, first in (({}, 7), ({how: True}, 5)):
+        found = kdump.stat_logs(kdump.discover([directory]), kdump.StatOptions(**options))
+        (partition,) = (each for each in found if isinstance(each, kdump.PartitionStatistics))
+        assert (partition.totals.first_offset, partition.totals.last_offset) == (first, 7)
+        assert [segment.totals.first_offset for segment in partition.segments] == [first]
 
 
 def values_of(found: RangeStatistics) -> tuple[RecordStatistics | None, KeyStatistics]:

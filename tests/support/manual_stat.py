@@ -16,7 +16,8 @@ COMMON = {
     "bytes": "of all files",
     "allocated_bytes": "the blocks that they take on the disk",
     "share": SHARE,
-    "first_offset": "of the first batch; null where the line is not about one copy of a partition or a part of it",
+    "first_offset": "of the first batch; where that is a compressed message of magic 0 or 1, the last in it unless it "
+    "was opened (--deep, --open-wrappers); null where the line is not about one copy of a partition or a part of it",
     "last_offset": "of the last batch; likewise",
     "log_bytes": "of the log files",
     "batch_bytes": "of the valid batches",
@@ -99,7 +100,8 @@ PARTITION = {
     "producers": "the number of producer ids: an object with value, estimate (true above a million) and error",
     "first_open_offset": "of the oldest open transaction; null without one",
     "keys": "with --deep, an object: distinct, live_records, live_bytes, dropped_records and dropped_bytes (by a "
-    "compaction; records of aborted transactions count like others), live_tombstones and shadowed_tombstones, each "
+    "compaction; records of aborted transactions count like others), live_tombstones and shadowed_tombstones (those "
+    "without a key among them), each "
     "with value, estimate and error (one standard error); cleanable, the same without the active segment; by_records "
     "and by_bytes, the heaviest keys (of each at most the first 96 bytes), whose weight is too small by at most error; "
     "no other key weighs more than the last of them and by_records_error or by_bytes_error together; partitioner; else "

@@ -210,7 +210,7 @@ FINDING = {
     "data": "the values of the sentence, by name",
     "identity": "the same for the same finding in every run, whatever the time and the path: the first 16 hexadecimal "
     "digits of the SHA-256 of a JSON array of code, topic, partition, segment, position and data, without spaces, the "
-    "names in data in order, and \\uXXXX for what is not ASCII",
+    "names in data in order, what is not ASCII escaped",
 }
 FILE = {
     "batches": "that are valid",

@@ -213,7 +213,7 @@ def recount(
 def same(found: RecordStatistics, counts: PlainCounts) -> None:
     """Asserts that every number of `found` is the one that was counted."""
     seen, keyed = counts.seen, counts.keyed
-    tombstones = [one for one in keyed if one.record.value is None]
+    tombstones = [one for one in seen if one.record.value is None]
     assert (found.batches, found.unread) == (counts.batches, counts.unread)
     assert (found.records, found.bytes) == (len(seen), sum(one.size for one in seen))
     assert found.null_keys == len(seen) - len(keyed)
