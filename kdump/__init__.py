@@ -142,8 +142,8 @@ _MODULES = {
     "kdump.dump.dump_options": "DumpOptions",
     "kdump.dump.events": (
         "BatchEvent BatchRun CompanionDamage CompanionEntry DumpFailure EmptyIndex FileBegin FileEnd FollowNote "
-        "ImageLine IndexReport IsolationNote LogChange NonConsecutiveOffsets NothingAtOffset OutputFlush RecordCount "
-        "ReportKind SanityCheckPassed StoredBytes TrailingBytes"
+        "ImageLine IndexReport IsolationNote LogChange MatchCount NonConsecutiveOffsets NothingAtOffset OutputFlush "
+        "RecordCount ReportKind SanityCheckPassed SearchedRecords StoredBytes TrailingBytes"
     ),
     "kdump.dump.filters": "BytesPattern HeaderPattern PatternKind ProducerPattern RecordPredicates",
     "kdump.dump.follow.follow": "FollowOptions follow_logs",

@@ -59,12 +59,14 @@ from kdump.dump.events import ImageLine as ImageLine
 from kdump.dump.events import IndexReport as IndexReport
 from kdump.dump.events import IsolationNote as IsolationNote
 from kdump.dump.events import LogChange as LogChange
+from kdump.dump.events import MatchCount as MatchCount
 from kdump.dump.events import NonConsecutiveOffsets as NonConsecutiveOffsets
 from kdump.dump.events import NothingAtOffset as NothingAtOffset
 from kdump.dump.events import OutputFlush as OutputFlush
 from kdump.dump.events import RecordCount as RecordCount
 from kdump.dump.events import ReportKind as ReportKind
 from kdump.dump.events import SanityCheckPassed as SanityCheckPassed
+from kdump.dump.events import SearchedRecords as SearchedRecords
 from kdump.dump.events import StoredBytes as StoredBytes
 from kdump.dump.events import TrailingBytes as TrailingBytes
 from kdump.dump.filters import BytesPattern as BytesPattern

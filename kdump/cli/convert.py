@@ -47,7 +47,9 @@ SECTIONS = {
 
 
 class TimeRangeParam(click.ParamType[tuple[int | None, int | None]]):
-    """A range of times A:B, half open. Each is milliseconds since the epoch, or ISO 8601 (UTC without a zone)."""
+    """A range of times A:B, half open, or a day. Each is milliseconds since the epoch, or ISO 8601 (UTC without a
+    zone).
+    """
 
     name = "a:b"
 
@@ -60,7 +62,10 @@ class TimeRangeParam(click.ParamType[tuple[int | None, int | None]]):
         found = options.split_range(text, options.milliseconds)
         if found is None:
             self.fail(
-                f"{text!r} is no range of times; write A:B, A: or :B, as in 2026-11-21:2026-11-22T18:30", param, ctx
+                f"{text!r} is no range of times; write A:B, A: or :B, as in 2026-11-21:2026-11-22T18:30, or a day,"
+                " as in 2026-11-21",
+                param,
+                ctx,
             )
         return found
 

@@ -24,7 +24,7 @@ from kdump.cli import (
 )
 from kdump.cli.exit_status import INTERRUPTED
 from kdump.dump.dump import DumpOptions, dump_logs
-from kdump.dump.events import DumpFailure, Event
+from kdump.dump.events import DumpFailure, Event, MatchCount
 from kdump.dump.record_count import counted
 from kdump.render import BYTE_FORMATS, BYTES_MODES, FINDING_FORMATS, RECORD_FORMATS, Renderer, RenderOptions, renderer
 from kdump.render.base import StderrLine
@@ -160,8 +160,7 @@ def command(**chosen: Any) -> int:
     with _events(chosen, met.add) as events, _renderer(chosen) as out:
         failed, status = False, INTERRUPTED
         try:
-            shown = events if not chosen["counts"] else counted(events)
-            for message in out.show(shown):
+            for message in out.show(_shown(events, chosen)):
                 if isinstance(message, Finding):
                     met.add(message.severity)
                 failed |= _complain(message, chosen["format_name"])
@@ -171,6 +170,13 @@ def command(**chosen: Any) -> int:
         if chosen["format_name"] == "json" and not (chosen["quiet"] or chosen["no_summary"]):
             out.exit_summary("dump", status, round(time.monotonic() - started, 3))
     return status
+
+
+def _shown(events: Iterator[Event], chosen: dict[str, Any]) -> Iterator[Event]:
+    """Those of the events that are shown."""
+    if chosen["counts"]:
+        return counted(events)
+    return (event for event in events if not isinstance(event, MatchCount)) if chosen["quiet"] else events
 
 
 @contextmanager

@@ -108,6 +108,11 @@ def parse_pattern(text: str) -> "BytesPattern":
         data = parse(rest)
     elif len(text) > 1 and text.startswith("/") and text.endswith("/"):
         kind, data = PatternKind.REGEX, _bytes_of(text[1:-1])
+    elif "*" in text[:-1]:
+        raise ValueError(
+            f"{text!r} has a * before its end, where it stands for nothing: {_glob_regex(text)} finds what the glob"
+            f" would, exact:{text} the text with the *"
+        )
     elif text.endswith("*"):
         kind, data = PatternKind.PREFIX, _bytes_of(text[:-1])
     else:
@@ -118,6 +123,14 @@ def parse_pattern(text: str) -> "BytesPattern":
         except ValueError as error:
             raise ValueError(f"{text!r} is no regular expression: {error}") from None
     return BytesPattern(kind, data)
+
+
+def _glob_regex(text: str) -> str:
+    """The form re: of a glob with stars."""
+    words = [re.escape(word) for word in text.split("*")]
+    parts = [word for word in words if word]
+    first, last = "^" if words[0] else "", r"\Z" if words[-1] else ""
+    return f"re:{'(?s)' if len(parts) > 1 else ''}{first}{'.*'.join(parts)}{last}"
 
 
 def _bytes_of(text: str) -> bytes:
@@ -197,7 +210,7 @@ _OPTIONS: Final = (
         metavar="A:B",
         help="Show only records with timestamps from A up to B, without B: milliseconds since the epoch, ISO 8601,"
         " -1h for one hour before now, or end-1h for one hour before the newest record of the log; ms, s, m, h and d"
-        " are units.",
+        " are units. A date alone is that day, as in 2026-11-21.",
     ),
     click.option(
         "--time-zone",
@@ -227,7 +240,8 @@ _OPTIONS: Final = (
         "--last",
         type=click.IntRange(1),
         metavar="N",
-        help="Show only the last N records of each log, of those that match. Segments before them are not read.",
+        help="Show only the last N records of each log, of those that match. Control records count with --control"
+        " alone. Segments before them are not read.",
     ),
     click.option("--count", "counts", is_flag=True, help="Show only how many records match."),
 )
@@ -391,7 +405,8 @@ def _times(text: str | None, zone: tzinfo) -> "tuple[int | _BeforeEnd | None, in
     found = options.split_range(text, moment)
     if found is None:
         raise click.BadParameter(
-            f"{text!r} is no range of times; write A:B, A: or :B, as in 2026-11-21:2026-11-22T18:30 or -1h:",
+            f"{text!r} is no range of times; write A:B, A: or :B, as in 2026-11-21:2026-11-22T18:30 or -1h:, or a day,"
+            " as in 2026-11-21",
             param_hint="'--time'",
         )
     return found

@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -72,10 +72,13 @@ Bound = TypeVar("Bound")
 
 
 def split_range(text: str, parse: Callable[[str], Bound]) -> tuple[Bound | None, Bound | None] | None:
-    """A range of times A:B, either side of which may be left out; None where the text is not one range.
+    """A range of times A:B, either side of which may be left out, or a day; None where the text is not one range.
 
     `parse` raises ValueError or OverflowError for what is no time. Times have colons, too.
     """
+    if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
+        with suppress(ValueError, OverflowError):
+            return parse(text), parse((date.fromisoformat(text) + timedelta(days=1)).isoformat())
     found = list[tuple[Bound | None, Bound | None]]()
     for at in (at for at, letter in enumerate(text) if letter == ":"):
         with suppress(ValueError, OverflowError):

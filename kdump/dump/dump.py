@@ -18,6 +18,7 @@ from kdump.dump.events import (
     RecordCount,
     StoredBytes,
 )
+from kdump.dump.matches import matches
 from kdump.dump.message_range import MessageRange
 from kdump.errors import SourceError
 from kdump.format import naming
@@ -50,7 +51,8 @@ def dump_logs(files: Iterable[LogFile | SourceError], options: DumpOptions, on_d
     limit = RecordLimit(options.limit)
     is_by_log = options.from_end is not None or options.isolation == "read-committed"
     dump = _dump_by_log if is_by_log else _dump_files
-    yield from dump(chosen_files(files, options), options, on_damage, limit)
+    events = dump(chosen_files(files, options), options, on_damage, limit)
+    yield from events if options.counts or options.predicates is None else matches(events, options)
     if options.counts:
         yield RecordCount(limit.taken)
 
@@ -170,6 +172,8 @@ def _bounded(log: Sequence[LogFile], options: DumpOptions, limit: RecordLimit) -
         options = options._replace(predicates=predicates)
     if wanted.last is None:
         return BoundedLog(log, options, True)
+    if predicates.control is None:
+        predicates = predicates._replace(control=False)  # not all formats show control records
     options = options._replace(predicates=predicates)
     start = log_end.start_of_last(log, wanted.last, lambda file: _count(file, options))
     limit.skip = start.skip
@@ -199,8 +203,9 @@ def dump_log(
         options = options._replace(runs=False)
     yield FileBegin(file, topic_partition, read, decoder, value_decoder)
     messages = MessageRange(0, file.kind, file.base_offset, source)
+    limit.searched = None
     whole = yield from dump_messages(messages, file, options, on_damage, limit)
-    yield FileEnd(file, source.size, whole)
+    yield FileEnd(file, source.size, whole, limit.searched)
 
 
 def decoder_for(topic_partition: naming.TopicPartition | None, options: DumpOptions) -> "RecordDecoder | None":
@@ -238,6 +243,7 @@ def _dump_fetch_result(
     whole = options.whole
     # a fetch result does not name its partition
     value_decoder = yield from value_decoder_for(file.path, None, options)
+    limit.searched = None
     yield FileBegin(file, None, None, decoder_for(None, options), value_decoder)
     for part in fetch_results.parts(file, source):
         match part:
@@ -253,7 +259,7 @@ def _dump_fetch_result(
                 yield part
             case CompanionEntry():
                 yield part
-    yield FileEnd(file, source.size, whole)
+    yield FileEnd(file, source.size, whole, limit.searched)
 
 
 def dump_messages(
@@ -278,6 +284,9 @@ def dump_messages(
         whole = [(0, item.batches, False)]
         for first, stop, aborted in whole if consumer is None or item.damaged else consumer.ranges(item):
             part = _ChunkPart(item, first, stop, aborted, messages, file)
+            if selection is not None and not item.damaged:
+                found = selection.searched(item, first, stop, batches=not options.records)
+                limit.searched = found.plus(limit.searched)
             for each in _with_runs(part, runs and limit.remaining is None, options.max_batch_bytes):
                 if isinstance(each, BatchRun):
                     yield each

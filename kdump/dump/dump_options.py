@@ -4,7 +4,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from kdump.dump.events import SHOWN_BATCH_BYTES
+from kdump.dump.events import SHOWN_BATCH_BYTES, SearchedRecords
 from kdump.format import naming
 from kdump.format.batch import Batch
 from kdump.kernel.results import NO_VALUE
@@ -41,7 +41,8 @@ class DumpOptions(NamedTuple):
 
     `fields`: the bytes of batches, and between and after them, are events too (StoredBytes).
 
-    `predicates`: only records that match are shown, and only batches that hold one; what is damaged is shown as always.
+    `predicates`: only records that match are shown, and only batches that hold one; what is damaged is shown as always,
+    and files of which nothing is shown are left out.
     Without `records`, only what a header says can be asked for. `topics` and `partitions`: only logs of these, where
     their directory names a topic-partition; a topic may be a glob. `counts`: batches whose matching records could be
     counted are left out; RecordCount says how many there are. `from_end`: bounds that each log has of its own.
@@ -116,13 +117,14 @@ class DumpOptions(NamedTuple):
 class RecordLimit:
     """How many more records, batches or entries may be shown, None for no limit, and how many were.
 
-    `skip`: so many of the next records that match are left out.
+    `skip`: so many of the next records that match are left out. `searched`: those of the file that were compared.
     """
 
     def __init__(self, remaining: int | None) -> None:
         self.remaining = remaining
         self.taken = 0
         self.skip = 0
+        self.searched: SearchedRecords | None = None
 
     def take(self, count: int) -> None:
         """Count what was shown."""

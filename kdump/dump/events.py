@@ -110,11 +110,27 @@ class BatchRun:
 
 
 class FileEnd(NamedTuple):
-    """A file ends. `size` is its length in bytes when it was opened; `whole` says that nothing of it was left out."""
+    """A file ends. `size` is its length in bytes when it was opened; `whole` says that nothing of it was left out.
+
+    `searched` are the records that were compared with DumpOptions.predicates, batches where only these are shown.
+    """
 
     file: LogFile
     size: int
     whole: bool
+    searched: "SearchedRecords | None" = None
+
+
+class SearchedRecords(NamedTuple):
+    """How many records were compared with what is wanted. There may be more where it is not `exact`: compressed
+    messages of magic 0 and 1 say only when they are opened how many they hold.
+    """
+
+    records: int = 0
+    exact: bool = True
+
+    def plus(self, other: "SearchedRecords | None") -> "SearchedRecords":
+        return self if other is None else SearchedRecords(self.records + other.records, self.exact and other.exact)
 
 
 class CompanionEntry(NamedTuple):
@@ -364,6 +380,17 @@ class RecordCount(NamedTuple):
     records: int
 
 
+class MatchCount(NamedTuple):
+    """How many of the records that a dump with DumpOptions.predicates compared are what is wanted: the last event.
+
+    `batches`: these are batches, as no record was read.
+    """
+
+    matches: int
+    searched: SearchedRecords
+    batches: bool = False
+
+
 Event = (
     FileBegin
     | BatchEvent
@@ -387,6 +414,7 @@ Event = (
     | ImageLine
     | Finding
     | RecordCount
+    | MatchCount
     | LogChange
     | FollowNote
     | IsolationNote

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from kdump.format.batch import Batch
+from kdump.dump.events import SearchedRecords
+from kdump.format.batch import CONTROL, Batch
 from kdump.kernel.record_filter import (
     ANY,
     EXACT,
@@ -23,6 +24,8 @@ from kdump.kernel.record_filter import (
     RecordFilter,
 )
 from kdump.kernel.records import RECORD_COLUMNS
+from kdump.kernel.results import NO_VALUE
+from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.storage.records import DecodedBatch, chosen_rows
 from kdump.storage.walk import BatchChunk
 
@@ -35,6 +38,10 @@ Range = tuple[int | None, int | None]
 """Half open; None for no bound."""
 
 _WIDTH: Final = len(RECORD_COLUMNS)
+_BATCH_WIDTH: Final = len(BATCH_COLUMNS)
+_COUNT: Final = BATCH_COLUMNS.index("count")
+_MAGIC: Final = BATCH_COLUMNS.index("magic")
+_ATTRIBUTES: Final = BATCH_COLUMNS.index("attributes")
 _SPAN_WIDTH: Final = 4
 
 
@@ -161,6 +168,24 @@ class RecordSelection:
             if opens:
                 yield index
                 index += 1
+
+    def searched(self, chunk: BatchChunk, first: int, stop: int, *, batches: bool) -> SearchedRecords:
+        """The records, or batches, from the batch `first` up to `stop` that can match by what kind of batch they are
+        in.
+        """
+        cells = chunk.walk.scanner.rows[first * _BATCH_WIDTH : stop * _BATCH_WIDTH]
+        counts, attributes = cells[_COUNT::_BATCH_WIDTH].tolist(), cells[_ATTRIBUTES::_BATCH_WIDTH].tolist()
+        if self._control is not None:
+            magics = cells[_MAGIC::_BATCH_WIDTH].tolist()
+            fits = [
+                (magic > 1 and bool(bits & CONTROL)) is self._control
+                for magic, bits in zip(magics, attributes, strict=True)
+            ]
+            counts = [count for count, each in zip(counts, fits, strict=True) if each]
+        if batches:
+            return SearchedRecords(len(counts))
+        known = [count for count in counts if count != NO_VALUE]
+        return SearchedRecords(sum(known) + len(counts) - len(known), len(known) == len(counts))
 
     def includes_batch(self, batch: Batch) -> bool:
         """Whether the header of a batch allows that one of its records matches."""

@@ -26,6 +26,7 @@ from kdump.dump.dump import (
     dump_logs,
 )
 from kdump.dump.events import BatchEvent, DumpFailure, Event, FileBegin, FileEnd
+from kdump.dump.matches import matches
 from kdump.errors import NotALog, SourceError
 from kdump.format import naming
 from kdump.format.naming import TopicPartition
@@ -60,11 +61,14 @@ def merge_logs(files: Iterable[LogFile | SourceError], options: DumpOptions, on_
     if limit.reached:
         return
     buffer_bytes = min(BUFFER_BYTES, max(LEAST_BUFFER_BYTES, ALL_BUFFERS_BYTES // max(1, len(logs))))
-    options = options._replace(limit=None, runs=False, buffer_bytes=buffer_bytes)
-    opened = OpenFiles()
-    merged = [_LogEvents(rank, log, options, opened) for rank, log in enumerate(logs)]
-    yield from _TimeOrder(limit, on_damage).events(merged)
-    for log in merged:
+    opened, own = OpenFiles(), options._replace(limit=None, runs=False, buffer_bytes=buffer_bytes)
+    merged = _merged([_LogEvents(rank, log, own, opened) for rank, log in enumerate(logs)], limit, on_damage)
+    yield from merged if options.predicates is None else matches(merged, options)
+
+
+def _merged(logs: "list[_LogEvents]", limit: RecordLimit, on_damage: OnDamage) -> Iterator[Event]:
+    yield from _TimeOrder(limit, on_damage).events(logs)
+    for log in logs:
         if log.unfinished is not None:  # the limit came first
             yield from log.unfinished.notes(complete=False)
 

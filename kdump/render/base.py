@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         IndexReport,
         IsolationNote,
         LogChange,
+        MatchCount,
         NonConsecutiveOffsets,
         StderrEvent,
         StoredBytes,
@@ -412,6 +413,8 @@ class Renderer(ABC):
                 self.finding(event)
             case dump_events.RecordCount(count):
                 self.record_count(count)
+            case dump_events.MatchCount():
+                self.match_count(event)
             case dump_events.LogChange():
                 self.change(event)
             case dump_events.OutputFlush():
@@ -426,6 +429,9 @@ class Renderer(ABC):
     def record_count(self, records: int) -> None:
         """The number of records that a dump has found, in place of the records."""
         self.out.write(f"{records}\n")
+
+    def match_count(self, count: MatchCount) -> None:  # noqa: B027  # records for other programs end with the last one
+        """How many of the records that a dump compared are shown."""
 
     def flush(self) -> None:
         """Write everything that is buffered: the next value can come much later."""

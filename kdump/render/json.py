@@ -33,7 +33,7 @@ from kdump.verify.findings import finding_fields
 
 if TYPE_CHECKING:
     from kdump.convert.results import ConvertSummary, OutputFile
-    from kdump.dump.events import BatchRun, IsolationNote
+    from kdump.dump.events import BatchRun, IsolationNote, MatchCount
     from kdump.format.batch import Batch
     from kdump.format.internal_topics.decoded import DecodedRecord
     from kdump.format.json_types import Fields
@@ -369,6 +369,10 @@ class JsonRenderer(Renderer):
 
     def record_count(self, records: int) -> None:
         self._run_line("count", {"records": records})
+
+    def match_count(self, count: MatchCount) -> None:
+        of: Fields = {"matches": count.matches, "searched": count.searched.records, "exact": count.searched.exact}
+        self._run_line("matches", {"what": "batches" if count.batches else "records", **of})
 
     def _summary(self, command: str, totals: Fields, exit_status: int, seconds: float) -> None:
         end: Fields = {"exit_status": exit_status, "seconds": seconds}

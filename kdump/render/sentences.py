@@ -10,7 +10,7 @@ from kdump.broker.defaults import LATER_RELEASE, RELEASE
 from kdump.render.escaping import path_text
 
 if TYPE_CHECKING:
-    from kdump.dump.events import ReadEntry
+    from kdump.dump.events import MatchCount, ReadEntry
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit
     from kdump.verify.display import FoldedFindings
     from kdump.verify.findings import Finding
@@ -97,6 +97,13 @@ def folded_sentence(folded: FoldedFindings) -> str:
     if not folded.kept:
         return f"{words}, which were counted and not kept"
     return f"{words}; --all shows {'them' if folded.kept == folded.others else f'{folded.kept} of them'}"
+
+
+def match_sentence(count: MatchCount) -> str:
+    """How many of the records that a dump compared match: `3 of 90 records match`."""
+    searched = count.searched
+    of = counted(searched.records, "batch", "batches") if count.batches else counted(searched.records, "record")
+    return f"{count.matches} of {'' if searched.exact else 'at least '}{of} match"
 
 
 def offsets_text(start: int | None, end: int | None) -> str:

@@ -51,6 +51,7 @@ from kdump.render.sentences import (
     folded_sentence,
     gap_reason,
     iso_time,
+    match_sentence,
     partition_summary,
     verify_summary,
 )
@@ -58,7 +59,7 @@ from kdump.render.words import words
 
 if TYPE_CHECKING:
     from kdump.convert.results import ConvertSummary, PartitionConversion
-    from kdump.dump.events import BatchRun
+    from kdump.dump.events import BatchRun, MatchCount
     from kdump.format.batch import Batch
     from kdump.format.json_types import Fields, FieldValue
     from kdump.format.naming import TopicPartition
@@ -227,6 +228,9 @@ class TextRenderer(Renderer):
 
             self._tree = ImageTree(self._mode)
         self.out.write("".join(f"{line}\n" for line in self._tree.lines(path, kind, fields)))
+
+    def match_count(self, count: MatchCount) -> None:
+        self.out.write(f"{match_sentence(count)}\n")
 
     def row(self, row: Row) -> None:
         # what is not known, and volumes and distributions of nothing, would hide what is there

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,10 @@ def offsets(run: Any) -> list[int]:
         (["--time", "2026-11-21T14:00:2026-11-21T15:00:00.001", "--time-zone", "Europe/Berlin"], [0, 1]),
         (["--time", ":2026-11-21T15:00", "--time-zone", "Europe/Berlin", "-n", "1"], [0]),
         (["--time", "-1ms:", "--key", "*"], []),
+        (["--time", "2026-11-21"], [0, 1, 2, 3]),
+        (["--time", "2026-11-22"], []),
+        (["--time", "2026-11-22", "--time-zone", "Pacific/Kiritimati"], [0, 1, 2, 3]),
+        (["--key", "exact:order*"], []),
         (["--offset", "1:3", "--key", "order-1"], [2]),
         (["--key", "order-1", "-n", "1"], [0]),
         (["--last", "1"], [3]),
@@ -84,7 +90,7 @@ def test_which_records_are_found(kdump: Any, orders: Path, options: list[str], e
 
 def test_a_batch_without_a_match_is_left_out(kdump: Any, orders: Path) -> None:
     lines = kdump.inside("dump", "--key", "order-2", str(orders / "orders-0")).lines
-    assert [line.split()[0] for line in lines] == ["file", "batch", "record"]
+    assert [line.split()[0] for line in lines] == ["file", "batch", "record", "1"]
 
 
 @pytest.mark.parametrize("order", [[], ["--order", "time"]])
@@ -107,6 +113,47 @@ def test_the_bootstrap_records_are_of_the_metadata_topic(kdump: Any) -> None:
     names = {line["value_decoded"]["data"].get("name") for line in decoded if line["offset"] < 7}
     assert "metadata.version" in names
     assert any(line["path"].endswith("bootstrap.checkpoint") for line in decoded)
+
+
+@pytest.mark.parametrize("name", ["text", "json", "csv", "template"])
+def test_the_last_records_are_those_of_every_format(kdump: Any, orders: Path, name: str) -> None:
+    """A marker ends the log; csv, values and templates show none."""
+    how = ["--template", "%o\\n"] if name == "template" else ["--format", name]
+    run = kdump.inside("dump", *how, "--last", "1", "payments-0")
+    assert run.status == 0
+    found = {
+        "text": lambda: re.findall(r"record offset=(\d+)", run.text),
+        "json": lambda: list(map(str, offsets(run))),
+        "csv": lambda: [row["offset"] for row in csv.DictReader(run.lines)],
+        "template": lambda: run.lines,
+    }[name]()
+    assert found == ["0"]
+    control = kdump.inside("dump", "--format", "json", "--control", "--last", "1", "payments-0")
+    assert offsets(control) == [1]
+
+
+@pytest.mark.parametrize("order", [[], ["--order", "time"]])
+def test_a_search_says_what_it_found(kdump: Any, orders: Path, order: list[str]) -> None:
+    run = kdump.inside("dump", *order, "--records", "--key", "order-1", ".")
+    assert [line for line in run.lines if line.startswith("file ")] == ["file ./orders-0/00000000000000000000.log"]
+    assert run.lines[-1] == "2 of 6 records match"
+    assert kdump.inside("dump", *order, "--tombstones", ".").lines[-1] == "1 of 5 records match"
+    assert kdump.inside("dump", *order, "--key", "nobody", ".").lines == ["0 of 6 records match"]
+    found = json.loads(kdump.inside("dump", *order, "--format", "json", "--key", "p", ".").lines[-2])
+    expected = {"type": "matches", "schema": found["schema"], "what": "records", "matches": 1, "searched": 6}
+    assert found == {**expected, "exact": True}
+
+
+def test_what_is_searched(kdump: Any, orders: Path, tmp_path: Path) -> None:
+    last = lambda *options: kdump.inside("dump", *options, ".").lines[-1]  # noqa: E731
+    assert last("--batches", "--control") == "1 of 1 batch match"
+    assert last("--time", "2026-11-21", "--isolation", "read-committed") == "4 of 5 records match"
+    for options in (["--key", "order-1", "-n", "1"], ["--last", "1"], ["--key", "p", "--quiet"], []):
+        assert not last(*options).endswith("match")
+    old = tmp_path / "old.log"
+    old.write_bytes(build.wrapper([build.record(b"k", b"v")] * 3) + build.message(1, b"k", b"w", offset=3))
+    run = kdump.inside("dump", "--value", "w", "old.log")
+    assert run.lines[-1] == "1 of at least 2 records match"
 
 
 def test_topics_partitions_and_control(kdump: Any, orders: Path) -> None:
@@ -133,19 +180,23 @@ def test_what_cannot_be_counted_is_said(kdump: Any, tmp_path: Path) -> None:
     assert "belong to no batch (tail/garbage): nothing is counted" in tail
     shown = kdump.inside("dump", "--key", "other", str(path))
     assert shown.status == 1
-    assert [line.split()[0] for line in shown.lines] == ["file", "batch", "tail"]
+    assert [line.split()[0] for line in shown.lines] == ["file", "batch", "tail", "0"]
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
         (["--key", "re:("], "is no regular expression"),
+        (["--value", "*x*"], "'*x*' has a * before its end, where it stands for nothing: re:x finds"),
+        (["--key", "a.*b"], r"re:(?s)^a\..*b\Z finds what the glob would, exact:a.*b the text"),
+        (["--header", "a=*z"], r"re:z\Z finds"),
         (["--key", "hex:abc"], "is not hexadecimal"),
         (["--header", "a=base64:?"], "is not base64"),
         (["--producer", "x"], "is no producer"),
         (["--producer", "1:70000"], "is no producer"),
         (["--time", "yesterday:"], "is no range of times"),
         (["--time", ":"], "is no range of times"),
+        (["--time", "2026-02-30"], "or a day, as in 2026-11-21"),
         (["--time-zone", "Mars/Olympus"], "is no time zone"),
         (["--time-zone", "../../etc/passwd"], "is no time zone"),
         (["--batches", "--key", "a"], "--key is about records"),
@@ -172,7 +223,7 @@ def test_what_makes_no_sense_is_refused(kdump: Any, orders: Path, options: list[
 
 def test_batches_by_their_header(kdump: Any, orders: Path) -> None:
     lines = kdump.inside("dump", "--batches", "--control", str(orders / "payments-0")).lines
-    assert [line.split()[0] for line in lines] == ["file", "batch"]
+    assert [line.split()[0] for line in lines] == ["file", "batch", "1"]
     assert "control" in lines[1]
 
 

@@ -297,7 +297,14 @@ def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
             assert found.setdefault(line["type"], names) == names
     if command == "dump":
         (tmp_path / "result").write_bytes(fetch.build_multi_message_set_send([fetch.MessageSetSend(0, good)]))
-        more_runs = (AT, RESULT, METADATA, CHANGES, ["--count", "--isolation", "read-committed", "0.log"])
+        more_runs = (
+            AT,
+            RESULT,
+            METADATA,
+            CHANGES,
+            ["--count", "--isolation", "read-committed", "0.log"],
+            ["--key", "k", "0.log"],
+        )
         ran = [kdump.inside(command, "--format", "json", *how) for how in more_runs]
         for line in map(json.loads, [line for each in ran for line in each.lines]):
             found.setdefault(line["type"], [name for name in line if name not in ("type", "path")])

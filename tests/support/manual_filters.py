@@ -4,7 +4,8 @@ from __future__ import annotations
 
 PATTERNS = {
     "TEXT, exact:TEXT": "These bytes, as UTF-8. TEXT alone is so unless it has one of the forms below.",
-    "TEXT*, prefix:TEXT": "Bytes that begin with these. * alone is everything but null.",
+    "TEXT*, prefix:TEXT": "Bytes that begin with these. * alone is everything but null. A * before the end is "
+    "refused, with the regular expression that finds what the glob would.",
     "/REGEX/, re:REGEX": (
         "Bytes in which the regular expression is found, as Python's re writes them. It works on bytes: a dot is"
         " one byte, and classes of letters and (?i) know ASCII alone. It searches the first 64 KiB of a key or value."
@@ -16,8 +17,9 @@ FINDING = (
     (
         "--key, --value, --header, --tombstones, --control, --producer, --transactional-id, --time, --offset, --topic "
         "and --partition choose records. A record has to match all options that are given; of one that is given "
-        "several times, it has to match one. A batch that holds no such record is left out. What is damaged is shown "
-        "as always, because its records may match; the exit status is that of the whole dump."
+        "several times, it has to match one. A batch that holds no such record is left out, and so is a file of which "
+        "nothing is shown. What is damaged is shown as always, because its records may match; the exit status is that "
+        "of the whole dump. Text, terminal and JSON end with how many of how many records match."
     ),
     "Each PATTERN is one of these:",
 )
@@ -31,7 +33,8 @@ COST = (
     (
         "--last, a negative side of --offset and end in --time count back from the end of each log: its log end "
         "offset, and its newest timestamp, of the files that are given. --last reads the segments from the last one "
-        "backwards until it has enough; of those before them it reports no damage."
+        "backwards until it has enough; of those before them it reports no damage. Control records, which not all "
+        "formats show, count with --control alone."
     ),
     (
         "--transactional-id looks up producer ids in the partitions of __transaction_state in the same log directory. "

@@ -398,6 +398,17 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
             "With --count, in place of all others.",
             {"schema": SCHEMA_WORDS, "records": "the number of records that match"},
         ),
+        "matches": (
+            "With options that choose records, after all records; not where -n or --last ends the dump before.",
+            {
+                "schema": SCHEMA_WORDS,
+                "what": "records, or batches with --batches",
+                "matches": "the number of those that match",
+                "searched": "the number of those that were compared: without those of damaged batches, and of control "
+                "batches where these cannot match",
+                "exact": "false where there are more: compressed messages of magic 0 and 1 were not opened",
+            },
+        ),
         "summary": ("The last line.", DUMP_SUMMARY),
     },
     "verify": {

@@ -29,6 +29,7 @@ from kdump.render.sentences import (
     folded_sentence,
     gap_reason,
     iso_time,
+    match_sentence,
     partition_summary,
     read_summary,
     verify_summary,
@@ -43,7 +44,7 @@ from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
     from kdump.convert.results import ConvertSummary, PartitionConversion
-    from kdump.dump.events import LogChange
+    from kdump.dump.events import LogChange, MatchCount
     from kdump.format.batch import Batch
     from kdump.format.json_types import Fields
     from kdump.format.record import Record
@@ -232,6 +233,10 @@ class TerminalRenderer(Renderer):
             self._tree = ImageTree(self.options.bytes_mode)
         for line in self._tree.lines(path, kind, fields):
             self._print(Text(line, style="bold" if not line.startswith((" ", "+", "-", "~")) else ""))
+
+    def match_count(self, count: MatchCount) -> None:
+        self._flush_table()
+        self._print(Text(match_sentence(count), style="bold"))
 
     def change(self, change: LogChange) -> None:
         self._flush_table()
