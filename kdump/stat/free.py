@@ -17,11 +17,12 @@ from kdump.stat.report_scope import settings_for, unreported_because
 from kdump.stat.retention import RetainedSegment, report_retention
 from kdump.stat.topic_settings import TopicSettings
 from kdump.stat.values import PartitionStatistics
+from kdump.verify.next_step import shell_command
 
 _INTERNAL_PREFIX: Final = "__"
 SettingsOf = Callable[[str], TopicSettings]
-"""The settings of a topic by its name. A limit that is not among `given` counts as none, and the policy is that of
-settings_for: what nobody named decides nothing.
+"""The settings of a topic by its name. A limit that is neither given nor stored counts as none, and the policy is that
+of settings_for: what nobody named decides nothing.
 """
 
 
@@ -49,6 +50,14 @@ class FreeStep(NamedTuple):
     is_emptied: bool
 
     @property
+    def command(self) -> str:
+        """The command line of Kafka that sets it, for a cluster at HOST:PORT."""
+        return (
+            "kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics --entity-name"
+            f" {shell_command([self.topic])} --add-config {self.setting}={self.value}"
+        )
+
+    @property
     def lost_ms(self) -> int | None:
         """How much later the data of the topic begin afterwards."""
         if self.oldest_ms is None or self.oldest_left_ms is None:
@@ -59,8 +68,9 @@ class FreeStep(NamedTuple):
 class FreePlan(NamedTuple):
     """What frees `wanted_bytes`.
 
-    `due_bytes` go anyway: the settings that were given delete them. `leaving_bytes` are those of directories that a
-    broker is deleting (`-delete`), `stray_bytes` those of strays, which no setting frees; neither is part of `steps`.
+    `due_bytes` go anyway: the settings that are given or stored delete them. `leaving_bytes` are those of directories
+    that a broker is deleting (`-delete`), `stray_bytes` those of strays, which no setting frees; neither is part of
+    `steps`.
     `linked_bytes` are those of segments whose files have other names too (hard links), so that deleting them frees
     nothing; they count nowhere else.
     `steps`: the oldest data of all topics first. They free `bytes`, which with `due_bytes` may be less than wanted:
@@ -156,7 +166,7 @@ def plan_free(
 
 def _limits_given(settings: TopicSettings) -> TopicSettings:
     """The settings without the limits that nobody named: a topic whose old segments are still there has others."""
-    given = settings.given
+    given = settings.known
     return settings._replace(
         retention_ms=settings.retention_ms if "retention_ms" in given else -1,
         retention_bytes=settings.retention_bytes if "retention_bytes" in given else -1,

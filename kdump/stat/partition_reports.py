@@ -67,22 +67,30 @@ class PartitionReports(NamedTuple):
 def make_reports(
     of: PartitionStatistics, options: ReportOptions, now_ms: int, stored: StoredSettings | None = None
 ) -> PartitionReports:
-    """The reports that were asked for. The one on compaction assumes `compact` where no policy is known.
+    """The reports that were asked for. The one on compaction assumes `compact` where no policy is known and no metadata
+    of the cluster say that there is none.
 
     `stored` completes the settings that the reports on retention and compaction go by.
     """
     unreported = unreported_because(of) if options.retention or options.compaction else None
-    named = options.settings
+    named, is_known = options.settings, False
     if stored is not None and (options.retention or options.compaction) and unreported is None:
-        named = stored.complete(named, of.directory or parent_of(of.path), of.topic)
+        directory = directory_of(of)
+        named, is_known = stored.complete(named, directory, of.topic), stored.has_metadata(directory)
     settings = settings_for(of, named)
-    compacts = settings if "cleanup_policy" in settings.known else settings._replace(cleanup_policy=_COMPACT)
+    is_known = is_known or "cleanup_policy" in settings.known
+    compacts = settings if is_known else settings._replace(cleanup_policy=_COMPACT)
     fits = unreported is None
     retention = options.retention and fits and report_retention(of, settings, now_ms)
     compaction = options.compaction and fits and report_compaction(of, compacts, now_ms, options.cleaner)
     upgrade = options.upgrade and of.state is None and report_upgrade(of)
     idle = next(iter(() if options.idle_ms is None else idle_partitions([of], options.idle_ms, now_ms)), None)
     return PartitionReports(retention or None, compaction or None, upgrade or None, idle, unreported)
+
+
+def directory_of(of: PartitionStatistics) -> str:
+    """The log directory that a partition is in."""
+    return of.directory or parent_of(of.path)
 
 
 def settings_fields(settings: TopicSettings) -> "Fields":
@@ -201,6 +209,7 @@ def _step_fields(of: FreeStep) -> "Fields":
         "oldest_left_ms": of.oldest_left_ms,
         "lost_ms": of.lost_ms,
         "emptied": of.is_emptied,
+        "command": of.command,
     }
 
 

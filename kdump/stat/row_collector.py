@@ -12,15 +12,17 @@ from kdump.stat.coordinators import CoordinatorStatistics
 from kdump.stat.free import FreePlan, plan_free
 from kdump.stat.group_rows import GROUP_KINDS, GroupCollector, GroupFindings, example_coordinator
 from kdump.stat.histogram import Histogram
-from kdump.stat.partition_reports import PartitionReports, make_reports
+from kdump.stat.partition_reports import PartitionReports, directory_of, make_reports
 from kdump.stat.partitioner import PartitionerFit
 from kdump.stat.producers import ProducerRow, ProducerTable, table_of
+from kdump.stat.report_scope import unreported_because
 from kdump.stat.report_totals import sum_reports
 from kdump.stat.row_builder import RowBuilder, codec_rows, magic_rows, producer_row, share
 from kdump.stat.row_sections import RowOptions, RowSection, StatResult, sort_key
 from kdump.stat.rows import DiskRow, PartitionRow, Row, RowKind, SegmentRow, TotalRow
 from kdump.stat.stored_settings import StoredSettings
 from kdump.stat.sums import LogDirectoryStatistics, Sums, TopicStatistics
+from kdump.stat.topic_settings import TopicSettings
 from kdump.stat.upgrade import sum_old_formats
 from kdump.stat.values import (
     CODECS,
@@ -64,6 +66,7 @@ class RowCollector:
         self._partitions: list[PartitionRow] = []
         self._reports: list[PartitionReports] = []
         self._for_plan: list[PartitionStatistics] = []
+        self._plan_settings: dict[str, TopicSettings] = {}
         self._stored = StoredSettings()
         self._groups: GroupCollector | None = None
         if options.wants_groups:
@@ -150,6 +153,9 @@ class RowCollector:
         reports = make_reports(item, wanted, self.options.now_ms, self._stored)
         if wanted.free_bytes is not None:
             self._for_plan.append(_slim(item))
+            if item.topic is not None and unreported_because(item) is None:
+                completed = self._stored.complete(wanted.settings, directory_of(item), item.topic)
+                self._plan_settings.setdefault(item.topic, completed)
         if wanted.is_about_partitions and item.state is None:
             self._reports.append(reports)
         if RowKind.PARTITION in self.options.kinds and (wanted.idle_ms is None or reports.idle is not None):
@@ -191,7 +197,7 @@ class RowCollector:
         wanted = self.options.reports
         if wanted.free_bytes is None:
             return None
-        return plan_free(self._for_plan, wanted.free_bytes, self.options.now_ms, lambda topic: wanted.settings)
+        return plan_free(self._for_plan, wanted.free_bytes, self.options.now_ms, self._plan_settings.__getitem__)
 
     def _section(self, kind: RowKind) -> RowSection:
         if kind is RowKind.PRODUCER:

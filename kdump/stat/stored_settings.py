@@ -65,12 +65,17 @@ class StoredSettings:
 
     def complete(self, settings: TopicSettings, directory: str, topic: str | None) -> TopicSettings:
         """The settings of a topic in a log directory with the stored values of those that no option names."""
-        if topic is None:
-            return settings
+        cluster = None if topic is None else self._cluster(directory)
+        return settings if cluster is None or topic is None else _completed(settings, cluster, topic)
+
+    def has_metadata(self, directory: str) -> bool:
+        """Whether the metadata are at hand, so that a topic has what they do not store from its brokers."""
+        return self._cluster(directory) is not None
+
+    def _cluster(self, directory: str) -> _Cluster | None:
         if directory not in self._clusters:
             self._clusters[directory] = self._read(directory)
-        cluster = self._clusters[directory]
-        return settings if cluster is None else _completed(settings, cluster, topic)
+        return self._clusters[directory]
 
     def _read(self, directory: str) -> _Cluster | None:
         if not exists(os.path.join(directory, f"{naming.METADATA_TOPIC}-0")):

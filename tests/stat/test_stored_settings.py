@@ -132,6 +132,59 @@ def test_the_report_says_where_a_value_comes_from(kdump: Any, tmp_path: Path) ->
     assert "stored in __cluster_metadata: retention.ms of " in shown
 
 
+def settled(root: Path, *changes: Change) -> Path:
+    """A log directory with the topics `t` and `u`, of two old segments each."""
+    log_directory(root, *changes)
+    for topic in "tu":
+        (root / f"{topic}-0").mkdir()
+        for base in (0, 1):
+            batch = build.batch([build.record(b"k", b"v" * 500, timestamp=1000)], base_offset=base)
+            (root / f"{topic}-0" / f"{base:020d}.log").write_bytes(batch)
+    return root
+
+
+def test_a_plan_follows_the_stored_policy(kdump: Any, tmp_path: Path) -> None:
+    root = settled(tmp_path / "d", value(2, "t", "cleanup.policy", "compact"))
+    free = json.loads(kdump.inside("stat", "--free", "1", "--format", "json", str(root)).lines[-2])["free"]
+    assert (free["compacted_topics"], {step["topic"] for step in free["steps"]}) == (["t"], {"u"})
+    own = settled(tmp_path / "own", value(2, "u", "retention.ms", "5"))
+    found = json.loads(kdump.inside("stat", "--free", "1", "--format", "json", str(own)).lines[-2])["free"]
+    assert "u" not in {step["topic"] for step in found["steps"]}  # what it would free goes anyway
+
+
+def test_a_plan_says_how_to_set_it(kdump: Any, tmp_path: Path) -> None:
+    root = settled(tmp_path / "d", value(2, "t", "cleanup.policy", "compact"))
+    step = json.loads(kdump.inside("stat", "--free", "1", "--format", "json", str(root)).lines[-2])["free"]["steps"][0]
+    config = f"--entity-name u --add-config retention.ms={step['value']}"
+    assert step["command"] == f"kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics {config}"
+    shown = kdump.inside("stat", "--free", "1", "--format", "terminal", str(root)).text
+    (line,) = (line for line in shown.splitlines() if line.startswith("kafka-configs.sh"))
+    assert line.rpartition("=")[0] == step["command"].rpartition("=")[0]
+    assert "While the broker is down" in " ".join(shown.split())
+
+
+def test_without_a_stored_policy_kafka_deletes(kdump: Any, tmp_path: Path) -> None:
+    root = settled(tmp_path / "d", value(2, "t", "cleanup.policy", "compact"))
+    lines = kdump.inside("stat", "--compaction", "--by", "partition", "--format", "json", str(root)).lines
+    found = {row["topic"]: row["compaction"] for row in map(json.loads, lines) if row.get("compaction")}
+    assert found["u"]["settings"]["cleanup_policy"] == ["delete"]
+    assert (found["u"]["blocker"], found["t"]["blocker"] == "policy") == ("policy", False)
+    shown = kdump.inside("stat", "--compaction", "--format", "terminal", str(root)).text
+    assert "no: delete, not compact" in shown
+    assert "compact, not delete" not in shown
+    shutil.rmtree(root / "__cluster_metadata-0")
+    lines = kdump.inside("stat", "--compaction", "--by", "partition", "--format", "json", str(root)).lines
+    found = {row["topic"]: row["compaction"] for row in map(json.loads, lines) if row.get("compaction")}
+    assert found["u"]["settings"]["cleanup_policy"] == ["compact"]
+
+
+def test_what_is_assumed_for_which_topics(kdump: Any, tmp_path: Path) -> None:
+    root = settled(tmp_path / "d", value(2, "t", "cleanup.policy", "compact"))
+    shown = kdump.inside("stat", "--retention", "--format", "terminal", str(root)).text
+    assert "assumed for all topics: retention.ms 7 d, retention.bytes -1" in shown
+    assert "assumed for u: cleanup.policy delete" in shown
+
+
 def test_a_directory_without_metadata_reads_nothing(kdump: Any, tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     (tmp_path / "meta.properties").write_text(META)

@@ -156,8 +156,8 @@ TOTAL = {
     "deep": "whether every checksum and record was checked",
     "interrupted": "whether the run was: then these are the numbers so far",
     "free": "with --free, an object: wanted_bytes, enough, bytes, most_bytes (with retention.bytes too), due_bytes (go "
-    "anyway), leaving_bytes (of -delete), stray_bytes, linked_bytes, steps "
-    "and alternatives (topic, setting, value, bytes, segments, lost_ms); else null",
+    "anyway, by settings that are given or stored), leaving_bytes (of -delete), stray_bytes, linked_bytes, steps "
+    "and alternatives (topic, setting, value, bytes, segments, lost_ms, command); else null",
     "old_formats": "with --upgrade, an object for each old magic; else null",
     **COMMON_END,
 }
@@ -344,7 +344,8 @@ ABOUT = [
         "--upgrade says which files a broker of Kafka 4.3 refuses when it starts after a clean shutdown. --free takes "
         "all PATHs for one disk. It counts the blocks of the segments and of their indexes. A file with another hard "
         "link frees nothing (linked_bytes). Its steps are settings of topics; retention.ms holds from now on, so that "
-        "more goes with time."
+        "more goes with time. A terminal ends with the command of Kafka for each step, and with what to do while the "
+        "broker is down; command has it in JSON. The policy of a topic is the stored one, as for --retention."
     ),
     (
         "--by group reads __consumer_offsets and __share_group_state, and says what every group has committed, its "

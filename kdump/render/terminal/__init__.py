@@ -347,7 +347,10 @@ class TerminalRenderer(Renderer):
         from kdump.render.terminal.statistics import StatisticsView  # only stat needs it
 
         for piece in StatisticsView(result, self._console.width).pieces(self.options.totals):
-            self._print(piece)
+            if isinstance(piece, Text) and piece.overflow == "ignore":  # a command to be copied
+                self._console.print(piece, soft_wrap=True)
+            else:
+                self._print(piece)
         self.findings(*result.group_findings)
 
     def conversion(self, value: PartitionConversion) -> None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from kdump.stat.upgrade import PartitionUpgrade
 
 _MOST: Final = 20
+_TOPICS: Final = 5
+"""So many topics are named for which a setting is assumed."""
 _RETENTION: Final = (
     ColumnRule("partition", left=True, shortens=True),
     ColumnRule("goes now"),
@@ -94,6 +96,13 @@ _UNREPORTED: Final = {
 """Why nothing is said of the retention and the compaction of a partition."""
 
 
+class _OwnSettings(NamedTuple):
+    """The settings that a report assumes for a partition of a topic."""
+
+    topic: str
+    settings: TopicSettings
+
+
 class _Shape(NamedTuple):
     """How a report is shown: so many rows of a table, the width, names inside of the `directory` without its path."""
 
@@ -142,28 +151,40 @@ def _rows(
         yield Text(f"{counted(len(rows) - len(shown), hidden)}; --top N shows more", style="dim")
 
 
-def _assumed(settings: TopicSettings, names: Sequence[str], used: Sequence[TopicSettings]) -> Iterator[Text]:
-    """The settings that a report goes by: those that were given or that nobody named, and those of which the metadata
-    of the cluster have others for some partitions.
+def _value_text(settings: TopicSettings, name: str) -> str:
+    value = getattr(settings, name)
+    text = ",".join(sorted(value)) if isinstance(value, frozenset) else str(value)
+    if name.endswith("_ms") and value > 0:
+        text = span_text(value) if value >= 1000 else f"{value} ms"
+    elif name.endswith("_bytes") and value > 0:
+        text = size_text(value)
+    return f"{name.replace('_', '.')} {text}"
+
+
+def _assumed(settings: TopicSettings, names: Sequence[str], used: Sequence[_OwnSettings]) -> Iterator[Text]:
+    """The settings that a report goes by: those that were given, those that nobody named, with the topics for which
+    they are assumed, and those of which the metadata of the cluster have others for some partitions.
     """
-    words: dict[bool, list[str]] = {True: [], False: []}
-    stored = Counter(name for each in used for name, _ in each.stored)
+    given = [_value_text(settings, name) for name in names if name in settings.given]
+    if given:
+        yield Text(f"given: {', '.join(given)}", style="dim")
+    topics: dict[tuple[str, ...], list[str]] = {}
+    words: dict[str, dict[str, None]] = {}
     for name in names:
-        if used and stored[name] == len(used):
-            continue  # each partition has its own
-        value = getattr(next((each for each in used if name not in dict(each.stored)), settings), name)
-        text = ",".join(sorted(value)) if isinstance(value, frozenset) else str(value)
-        if name.endswith("_ms") and value > 0:
-            text = span_text(value) if value >= 1000 else f"{value} ms"
-        elif name.endswith("_bytes") and value > 0:
-            text = size_text(value)
-        words[name in settings.given].append(f"{name.replace('_', '.')} {text}")
-    for label, found in (("given", words[True]), ("assumed", words[False])):
-        if found:
-            yield Text(f"{label}: {', '.join(found)}", style="dim")
-    if own := [f"{name.replace('_', '.')} of {counted(stored[name], 'partition')}" for name in names if stored[name]]:
+        for topic, own in used:
+            if name not in own.known:
+                words.setdefault(_value_text(own, name), {})[printable(topic)] = None
+    for text, found in words.items():
+        topics.setdefault(tuple(found), []).append(text)
+    everyone = len({topic for topic, _ in used})
+    for some, texts in topics.items():
+        whose = f"{', '.join(some[:_TOPICS])}{f' and {len(some) - _TOPICS} more' if len(some) > _TOPICS else ''}"
+        of = "all topics" if len(some) == everyone > 1 else whose
+        yield Text(f"assumed for {of}: {', '.join(texts)}", style="dim")
+    stored = Counter(name for _, each in used for name, _ in each.stored)
+    if kept := [f"{name.replace('_', '.')} of {counted(stored[name], 'partition')}" for name in names if stored[name]]:
         yield Text(
-            f"stored in __cluster_metadata: {', '.join(own)}; --by partition --format json shows them", style="dim"
+            f"stored in __cluster_metadata: {', '.join(kept)}; --by partition --format json shows them", style="dim"
         )
 
 
@@ -171,7 +192,9 @@ def _retention(found: ReportTotals, settings: TopicSettings, shape: _Shape) -> I
     segments = counted(found.deletes_segments, "segment")
     yield from _heading(f"retention deletes {size_text(found.deletes_bytes)} in {segments} now")
     names = ("retention_ms", "retention_bytes", "cleanup_policy")
-    yield from _assumed(settings, names, [each.settings for each in found.retention])
+    yield from _assumed(
+        settings, names, [_OwnSettings(each.topic or each.path, each.settings) for each in found.retention]
+    )
     rows = [
         [
             shape.name(each),
@@ -216,6 +239,8 @@ def _next(of: PartitionRetention) -> str:
 
 def _compaction_blocker(of: PartitionCompaction) -> str:
     """Why the cleaner does not start. Where only a bound leaves it nothing to clean: that bound."""
+    if of.blocker == "policy":
+        return "delete, not compact" if of.settings.deletes else "no policy"
     known = _BLOCKERS.get(of.blocker or "", "")
     return _BOUNDS.get(of.range.bound_source, known) if of.blocker == "nothing-cleanable" else known
 
@@ -223,7 +248,9 @@ def _compaction_blocker(of: PartitionCompaction) -> str:
 def _compaction(found: ReportTotals, settings: TopicSettings, shape: _Shape) -> Iterator[Text | Table]:
     yield from _heading(f"the log cleaner compacts {counted(found.compacts, 'partition')} now")
     names = ("cleanup_policy", "min_cleanable_dirty_ratio", "min_compaction_lag_ms")
-    yield from _assumed(settings, names, [each.settings for each in found.compaction])
+    yield from _assumed(
+        settings, names, [_OwnSettings(each.topic or each.path, each.settings) for each in found.compaction]
+    )
     rows = [
         [
             shape.name(each),
@@ -305,7 +332,7 @@ def _free(plan: FreePlan, shape: _Shape) -> Iterator[Text | Table]:
     yield from _heading(f"{wanted} to free{'' if plan.is_enough else missed}")
     for size, words in (
         (more, "go at most where retention.bytes is set, too"),
-        (plan.due_bytes, "go anyway, by the settings that were given"),
+        (plan.due_bytes, "go anyway, by the settings that are given or stored"),
         (plan.leaving_bytes, "are of directories that a broker is deleting"),
         (plan.stray_bytes, "are of stray directories, which no setting frees"),
         (plan.linked_bytes, "are of files with other hard links, which no setting frees"),
@@ -318,9 +345,27 @@ def _free(plan: FreePlan, shape: _Shape) -> Iterator[Text | Table]:
     if plan.alternatives:
         yield Text("or one of these alone:")
         yield from _rows(_FREE, [_step(step) for step in plan.alternatives], shape, "more topic")
+    if plan.steps or plan.alternatives:
+        yield from _how_to_free(plan, shape)
     if plan.compacted_topics:
         names = ", ".join(printable(name) for name in plan.compacted_topics[:5])
         yield Text(f"their policy does not delete: {names}", style="dim")
+
+
+def _how_to_free(plan: FreePlan, shape: _Shape) -> Iterator[Text]:
+    """The commands that set what the plan says, and what there is to do before a broker answers them."""
+    steps = plan.steps or plan.alternatives
+    for step in steps[: shape.rows]:
+        yield Text(printable(step.command), no_wrap=True, overflow="ignore")
+    yield Text(
+        "Kafka deletes within log.retention.check.interval.ms (5 minutes) and file.delete.delay.ms (1 minute);"
+        " --delete-config in place of --add-config and the value takes a setting back."
+    )
+    yield Text(
+        "While the broker is down nothing is deleted, and another broker of the cluster has to take the command. If"
+        " there is no room for its start: move the segments that a step deletes, oldest first, each .log with the files"
+        " of the same number, to another disk (--format json names them). The log then begins after them."
+    )
 
 
 def _step(step: FreeStep) -> list[Text]:
