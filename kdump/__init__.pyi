@@ -128,6 +128,8 @@ from kdump.log.retention import Policy as Policy
 from kdump.log.retention import before as before
 from kdump.log.retention import by_age as by_age
 from kdump.log.retention import by_size as by_size
+from kdump.recover.next_step import RecoveryStep as RecoveryStep
+from kdump.recover.next_step import Urgency as Urgency
 from kdump.recover.plan import Action as Action
 from kdump.recover.plan import Damaged as Damaged
 from kdump.recover.plan import FileContent as FileContent
