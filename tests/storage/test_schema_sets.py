@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from kdump.storage.value_schemas.chosen_schemas import CurrentSchemas, SchemaDec
 from kdump.storage.value_schemas.folder import SchemaFolder, imports_in
 from kdump.storage.value_schemas.protoc import Protoc
 from kdump.storage.value_schemas.schemas_topic import TopicSchemas, read_topic
+from support import build
 from support.schema_values import (
     LINE_BYTES,
     LINE_DATA,
@@ -42,6 +46,7 @@ from support.schema_values import (
     write_log,
 )
 
+ROOT = Path(__file__).resolve().parents[2]
 GUID = "7a0ea5cc-7a4f-4a3c-9f0e-3c1b5a1d2e4f"
 
 
@@ -91,14 +96,118 @@ def test_files_that_import_each_other(folder: Path) -> None:
     assert [each.name for each in SchemaFolder(str(folder)).by_id(8).references] == ["b.proto", "a.proto"]
 
 
-@pytest.mark.parametrize("name", ["../outside.proto", "/etc/passwd", "missing.proto", "\0"])
-def test_an_import_of_something_else(folder: Path, name: str) -> None:
-    (folder.parent / "outside.proto").write_text('syntax = "proto3";')
-    (folder / "9.proto").write_text(f'syntax = "proto3"; import "{name}"; message M {{ }}')
-    decoder = SchemaDecoder(SchemaFolder(str(folder)), Protoc())
-    found = decoder.decode(None, wire(9, b"\0"), ())
+OUTSIDE = ["../{name}", "{absolute}", "common/../../{name}", "./../{name}", "link/{name}", "{name}"]
+"""Names of a file beside the folder: by its path, through a link to its directory, and a link to itself."""
+
+
+def problem_of(folder: Path, suffix: str, text: str) -> str:
+    (folder / f"9.{suffix}").write_text(text)
+    found = SchemaDecoder(SchemaFolder(str(folder)), Protoc()).decode(None, wire(9, b"\0"), ())
     assert found.value is None
     assert found.problem is not None
+    return found.problem
+
+
+@pytest.mark.parametrize("pattern", OUTSIDE)
+def test_a_file_outside_the_folder_is_as_a_missing_one(folder: Path, pattern: str) -> None:
+    (folder / "link").symlink_to("..")
+    said = []
+    for name, there in (("secret.proto", True), ("absent.proto", False)):
+        if there:
+            (folder.parent / name).write_text('syntax = "proto3"; message Hidden { int32 password = 1; }')
+        (folder / name).symlink_to(Path("..", name))
+        path = pattern.format(name=name, absolute=folder.parent / name)
+        found = problem_of(folder, "proto", f'syntax = "proto3"; import "{path}"; message M {{ }}')
+        said.append(found.replace(name, "NAME"))
+    assert said[0] == said[1]
+    assert "assword" not in said[0]
+
+
+def test_a_schema_that_is_a_link_to_another_folder(folder: Path) -> None:
+    (folder.parent / "there.json").write_text("{}")
+    said = []
+    for name in ("there", "absent"):
+        (folder / "11.json").unlink(missing_ok=True)
+        (folder / "11.json").symlink_to(f"../{name}.json")
+        with pytest.raises(SchemaProblem, match=r"11\.json is not in the folder") as caught:
+            SchemaFolder(str(folder)).by_id(11)
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+    (folder / "12.json").symlink_to("4.json")  # inside
+    assert SchemaFolder(str(folder)).by_id(12).text == "{}"
+
+
+@pytest.mark.parametrize("name", ["missing.proto", "\0", "/etc/passwd"])
+def test_an_import_of_something_else(folder: Path, name: str) -> None:
+    problem_of(folder, "proto", f'syntax = "proto3"; import "{name}"; message M {{ }}')
+
+
+TRACED = """
+import sys
+from kdump.format.value_schemas.value_decoder import SchemaDecoder
+from kdump.storage.value_schemas.folder import SchemaFolder
+from kdump.storage.value_schemas.protoc import Protoc
+for number in range(20, int(sys.argv[2])):
+    decoder = SchemaDecoder(SchemaFolder(sys.argv[1]), Protoc())
+    print(decoder.decode(None, b"\\0" + number.to_bytes(4, "big") + b"\\0\\0", ()).problem)
+"""
+
+
+def test_nothing_outside_the_folder_is_opened(folder: Path, tmp_path: Path) -> None:
+    """As the system sees it, the compiler included."""
+    strace = shutil.which("strace")
+    log, secret = tmp_path / "calls", folder.parent / "secret.proto"
+    if strace is None or subprocess.run([strace, "-o", str(log), "true"], check=False).returncode:
+        pytest.skip("needs strace")
+    secret.write_text('syntax = "proto3"; message Hidden { int32 password = 1; }')
+    (folder / "link").symlink_to("..")
+    (folder / "secret.proto").symlink_to("../secret.proto")
+    for number, pattern in enumerate(OUTSIDE, 20):
+        path = pattern.format(name="secret.proto", absolute=secret)
+        (folder / f"{number}.proto").write_text(f'syntax = "proto3"; import "{path}"; message M {{ }}')
+    calls = [strace, "-f", "-y", "-s", "4096", "-e", "trace=open,openat,openat2,creat,link,linkat", "-o", str(log)]
+    program = [sys.executable, "-c", TRACED, str(folder), str(20 + len(OUTSIDE))]
+    done = subprocess.run([*calls, *program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert len(done.stdout.splitlines()) == len(OUTSIDE)
+    opened = [line for line in log.read_text(errors="replace").splitlines() if "secret.proto" in line]
+    assert [line for line in opened if " ENOENT " not in line] == []
+    assert not [line for line in opened if str(folder.parent / "secret.proto") in line]
+
+
+@pytest.mark.parametrize(("files", "said"), [
+    ({"1.avsc": '"int"', "1.proto": ""}, "has 1.avsc and 1.proto; keep one of them"),
+    (
+        {
+            "1.avsc": '"shop.A"',
+            "shop.A.avsc": '{"type": "record", "name": "shop.A", "fields": [{"name": "b", "type": "shop.B"}]}',
+            "shop.B.avsc": '{"type": "record", "name": "shop.B", "fields": [{"name": "a", "type": "shop.A"}]}',
+        },
+        "the type shop.A is used before it is defined: types that refer to each other need one file",
+    ),
+    ({"1.avsc": '"shop.C"'}, "the type shop.C is neither defined nor in a file of its own"),
+    ({"1.json": "{}"}, r"no JSON: \ud834 is one half of a character in UTF-16, without the other"),
+])  # fmt: skip
+def test_the_notes_about_schemas(tmp_path: Path, files: dict[str, str], said: str) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    decoder = SchemaDecoder(SchemaFolder(str(tmp_path)), Protoc())
+    found = decoder.decode(None, wire(1, b'{"a": "\\ud834"}'), ())
+    assert found.value is None
+    assert found.problem is not None
+    assert said in found.problem
+
+
+@pytest.mark.parametrize("number", [-1, 2, 1 << 40])
+def test_a_number_that_no_symbol_has(tmp_path: Path, number: int) -> None:
+    enum = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+    record = {"type": "record", "name": "R", "fields": [{"name": "e", "type": enum}, {"name": "f", "type": "E"}]}
+    for at in (0, 1):
+        (tmp_path / "1.avsc").write_text(json.dumps(record))
+        data = [build.varlong(0), build.varlong(0)]
+        data[at] = build.varlong(number)
+        found = SchemaDecoder(SchemaFolder(str(tmp_path)), Protoc()).decode(None, wire(1, b"".join(data)), ())
+        assert found.value is None
+        assert f"the enum has 2 symbols and none with number {number}" in str(found.problem)
 
 
 def test_imports_are_found_as_the_compiler_finds_them() -> None:

@@ -17,7 +17,10 @@ SCHEMAS: Final = (
     (
         "Files of a folder are named after the id or the GUID: 12.avsc is Avro, 12.proto Protobuf, 12.json JSON "
         "Schema. A .proto file imports others by their paths below DIR; an Avro schema finds a type that it does not "
-        "define in a file with the full name of the type, as in shop.Order.avsc."
+        "define in a file with the full name of the type, as in shop.Order.avsc. Types that refer to each other belong "
+        "into one file. Two files for one id, as 12.avsc and 12.proto, are an error. Nothing outside DIR is opened, "
+        "whatever a file imports and wherever a link leads. A file has at most 4 MiB, a schema with all that it refers "
+        "to 1,048,576 characters and 256 other files."
     ),
     (
         "A decoded value is JSON. Bytes are a string where they are valid UTF-8, else an object with their base64; "

@@ -21,7 +21,7 @@ puts in front: so write and read Confluent's serializers (AbstractKafkaAvroDeser
 import io
 import json
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from math import log10
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
@@ -49,19 +49,19 @@ class AvroReader:
     """Reads values of one schema. Raises SchemaProblem, or an error of fastavro, for a schema that is none."""
 
     def __init__(self, schema: ValueSchema) -> None:
-        from fastavro import parse_schema  # of the extra `schemas`
-        from fastavro.read import LOGICAL_READERS
+        from fastavro.read import LOGICAL_READERS  # of the extra `schemas`
 
         LOGICAL_READERS.update(_OWN_READERS)
         named: dict[str, dict[Any, Any]] = {}
-        for each in schema.references:
-            parse_schema(cast("dict[str, Any]", _type_of(each.text)), named)
         written = _type_of(schema.text)
+        others = {each.name for each in schema.references} | {_name_of(written)}
+        for each in schema.references:
+            _parsed(_type_of(each.text), named, others)
         self.name = _name_of(written)
         self._is_bytes = (written.get("type") if isinstance(written, dict) else written) == "bytes"
         # A record of one field is encoded as the field. As a record, any type brings its named types along.
         record = {"type": "record", "name": _WRAPPER, "fields": [{"name": "value", "type": written}]}
-        self._schema = parse_schema(record, named)
+        self._schema = _parsed(record, named, others)
         assert isinstance(self._schema, dict)
         _widen(self._schema, 2 * _NESTED)  # its named types are in it
         self._bounds = AvroBounds(self._schema["fields"][0]["type"], named)
@@ -78,6 +78,21 @@ class AvroReader:
             raise SchemaProblem(f"{left} bytes are left after the value")
         assert isinstance(found, dict)
         return json_like(found["value"])
+
+
+def _parsed(schema: object, named: "dict[str, dict[Any, Any]]", others: "Set[str | None]") -> Any:
+    """The schema as fastavro has it. Raises SchemaProblem for a type that is not known; `others` are in other files."""
+    from fastavro import parse_schema
+    from fastavro.schema import UnknownType
+
+    try:
+        return parse_schema(cast("dict[str, Any]", schema), named)
+    except UnknownType as error:
+        if error.name in others:
+            raise SchemaProblem(
+                f"the type {error.name} is used before it is defined: types that refer to each other need one file"
+            ) from None
+        raise SchemaProblem(f"the type {error.name} is neither defined nor in a file of its own") from None
 
 
 def _with_length(data: bytes) -> bytes:

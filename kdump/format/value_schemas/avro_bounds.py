@@ -48,16 +48,18 @@ class AvroBounds:
     def __init__(self, schema: AvroType, named: Mapping[str, AvroType]) -> None:
         self._schema, self._named = schema, named
         self._weights: dict[str, int | None] = {}
-        self._has_decimals = False
+        self._has_decimals = self._has_enums = False
         weight = self._weight(schema, MAX_DEPTH)
         self.is_light = weight is not None and weight <= LIGHT_VALUES
-        """Whether no value of the schema can hold many values. A decimal can have too many bytes for its digits."""
+        """Whether no value of the schema can hold many values. A decimal can have too many bytes for its digits, and an
+        enum a number without a symbol, for which fastavro can give another one.
+        """
         self._data = b""
         self._at = self._left = 0
 
     def check(self, data: bytes) -> None:
         """Raises SchemaProblem for a value that has more fields or levels than one may have, or that is cut off."""
-        if self.is_light and (len(data) <= MAX_DECIMAL_BYTES or not self._has_decimals):
+        if self.is_light and not self._has_enums and (len(data) <= MAX_DECIMAL_BYTES or not self._has_decimals):
             return
         self._data, self._at, self._left = data, 0, LIGHT_VALUES + VALUES_PER_BYTE * len(data)
         self._skip(self._schema, MAX_DEPTH)
@@ -81,7 +83,10 @@ class AvroBounds:
             case {"logicalType": _}:
                 self._has_decimals = True
                 return 1
-            case {"type": "enum" | "fixed"}:
+            case {"type": "enum"}:
+                self._has_enums = True
+                return 1
+            case {"type": "fixed"}:
                 return 1
             case {"type": inner}:
                 return self._weight(inner, depth - 1)
@@ -118,7 +123,12 @@ class AvroBounds:
         if kind in _SIZES:
             self._take(_SIZES[kind])
         elif kind in _LONGS:
-            self._long()
+            number = self._long()
+            symbols = schema.get("symbols") if isinstance(schema, dict) and kind == "enum" else None
+            if isinstance(symbols, list) and not 0 <= number < len(symbols):
+                raise SchemaProblem(
+                    f"byte {self._at}: the enum has {len(symbols)} symbols and none with number {number}"
+                )
         elif kind in ("bytes", "string"):
             size = self._long()
             if isinstance(schema, dict) and "logicalType" in schema and size > MAX_DECIMAL_BYTES:

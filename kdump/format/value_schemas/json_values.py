@@ -7,6 +7,7 @@ is a string where they are valid UTF-8, else an object with their base64.
 
 import json
 import math
+import re
 from base64 import b64encode
 from collections.abc import Mapping
 from decimal import Decimal
@@ -21,6 +22,7 @@ MAX_CHARACTERS: Final = 32 << 20
 """The length of a decoded value as JSON text, roughly."""
 _VALUE_CHARACTERS: Final = 4
 _MOST_DIGITS: Final = 10_000
+_SURROGATE: Final = re.compile(rb"\\u[dD][89abAB]|\\u[dD][c-fC-F]")
 
 
 class _Length:
@@ -133,9 +135,15 @@ def _with_texts(value: "FieldValue") -> "JsonValue":
 def parse_json(data: bytes) -> object:
     """The JSON value in these bytes. Raises SchemaProblem for anything else, NaN and lone surrogates included."""
     try:
-        return json.loads(data.decode(), parse_constant=_no_constant)
+        found: object = json.loads(data.decode(), parse_constant=_no_constant)
+        if _SURROGATE.search(data) is not None:
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
     except RecursionError:
         raise SchemaProblem(f"JSON of more than {MAX_DEPTH} levels") from None
+    except UnicodeEncodeError as error:
+        half = ord(error.object[error.start])
+        raise SchemaProblem(f"no JSON: \\u{half:04x} is one half of a character in UTF-16, without the other") from None
     except UnicodeDecodeError as error:
         raise SchemaProblem(f"no JSON: byte {error.start} is no UTF-8") from None
     except ValueError as error:

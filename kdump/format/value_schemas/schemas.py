@@ -21,6 +21,20 @@ MAX_DEPTH: Final = 64
 """The levels of a decoded value, and of the types of a schema."""
 
 
+LONGEST_NAME: Final = 200
+"""The longest path of a file that a schema imports."""
+
+
+def is_path_below(name: str) -> bool:
+    """Whether a name can be that of a file below a folder, and of no file outside."""
+    return (
+        len(name) <= LONGEST_NAME
+        and name.isprintable()
+        and "\\" not in name
+        and not any(part in ("", ".", "..") or part.startswith(("-", "~")) for part in name.split("/"))
+    )
+
+
 class SchemaProblem(ValueError):
     """Why a key or value cannot be decoded, as a clause."""
 

@@ -26,9 +26,10 @@ from kdump.format.value_schemas.schemas import (
     NamedSchema,
     SchemaProblem,
     ValueSchema,
+    is_path_below,
 )
 from kdump.format.value_schemas.stored_protobuf import COMMENT_OR_STRING, imports_of, is_serialized
-from kdump.storage.file_store import names_in, open_source
+from kdump.storage.file_store import names_in, open_source, store_of
 
 _TYPES: Final = {".avsc": AVRO, ".proto": PROTOBUF, ".json": JSON}
 _COMMENT_OR_STRING: Final = re.compile(COMMENT_OR_STRING, re.DOTALL)
@@ -55,16 +56,25 @@ class SchemaFolder:
         return self._schema(str(guid))
 
     def _schema(self, stem: str) -> ValueSchema:
-        for suffix, schema_type in _TYPES.items():
-            for name in (f"{stem}{suffix}", f"{stem.upper()}{suffix}"):
-                if name in self._names:
-                    text = self._text(name)
-                    return ValueSchema(schema_type, text, tuple(self._references(schema_type, text, name)))
-        raise SchemaProblem(f"schema {stem} is not known: {self._path} has no file {stem}.avsc, .proto or .json")
+        found = {f"{each}{suffix}": of for suffix, of in _TYPES.items() for each in (stem, stem.upper())}
+        names = [name for name in found if name in self._names]
+        if not names:
+            raise SchemaProblem(f"schema {stem} is not known: {self._path} has no file {stem}.avsc, .proto or .json")
+        if len(names) > 1:
+            raise SchemaProblem(
+                f"schema {stem} is not certain: {self._path} has {' and '.join(names)}; keep one of them"
+            )
+        (name,) = names
+        text = self._text(name)
+        return ValueSchema(found[name], text, tuple(self._references(found[name], text, name)))
 
     def _text(self, name: str) -> str:
+        """The text of a file of the folder. Raises SchemaProblem, the same for a name outside that is there or not."""
+        path = os.path.join(self._path, name)
+        if not is_path_below(name) or not self._is_inside(path):
+            raise SchemaProblem(f"{name} is not in the folder {self._path}: nothing outside of it is opened")
         try:
-            with open_source(os.path.join(self._path, name)) as source:
+            with open_source(path) as source:
                 if source.size > 4 * MAX_SCHEMA_CHARACTERS:
                     raise SchemaProblem(f"{name} is larger than {4 * MAX_SCHEMA_CHARACTERS} bytes")
                 buffer = bytearray(source.size)
@@ -74,6 +84,16 @@ class SchemaFolder:
             raise SchemaProblem(str(error)) from None
         except UnicodeDecodeError:
             raise SchemaProblem(f"{name} is no UTF-8") from None
+
+    def _is_inside(self, path: str) -> bool:
+        """Whether a path stays in the folder once its links are resolved, for which nothing is opened."""
+        if not store_of(path).is_local:
+            return True
+        try:
+            inside = os.path.realpath(path)
+        except (OSError, ValueError):
+            return False
+        return os.path.commonpath((os.path.realpath(self._path), inside)) == os.path.realpath(self._path)
 
     def _references(self, schema_type: str, text: str, name: str) -> Iterator[NamedSchema]:
         if schema_type == JSON:

@@ -10,7 +10,7 @@ import tempfile
 from typing import Final
 
 from kdump.errors import reason
-from kdump.format.value_schemas.schemas import SchemaProblem, ValueSchema
+from kdump.format.value_schemas.schemas import LONGEST_NAME, SchemaProblem, ValueSchema, is_path_below
 from kdump.format.value_schemas.stored_protobuf import descriptor_set, is_serialized, with_option, without_option
 
 TIME_LIMIT_S: Final = 20
@@ -20,7 +20,6 @@ _MOST_FAILURES: Final = 8
 _LARGEST_RESULT: Final = 16 << 20
 _OWN_FILE: Final = "kdump-value-schema.proto"
 _STORED: Final = "kdump-stored"
-_LONGEST_NAME: Final = 200
 _WITHOUT_REFERENCE: Final = {
     "confluent/meta.proto": (
         'syntax = "proto3"; package confluent; import "google/protobuf/descriptor.proto";'
@@ -128,14 +127,6 @@ def _message(lines: list[str]) -> str:
 
 def _checked(name: str) -> str:
     """The path of an imported file, which has to stay below the folder of the compiler. Raises SchemaProblem."""
-    parts = name.split("/")
-    if (
-        len(name) > _LONGEST_NAME
-        or not name.isprintable()
-        or "\\" in name
-        or any(part in ("", ".", "..") or part.startswith(("-", "~")) for part in parts)
-        or not name.endswith(".proto")
-        or name == _OWN_FILE
-    ):
-        raise SchemaProblem(f"it imports {name[:_LONGEST_NAME]!r}, which is no name for a file below a folder")
+    if not is_path_below(name) or not name.endswith(".proto") or name == _OWN_FILE:
+        raise SchemaProblem(f"it imports {name[:LONGEST_NAME]!r}, which is no name for a file below a folder")
     return name

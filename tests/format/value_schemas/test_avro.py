@@ -172,7 +172,7 @@ def test_references_in_any_form() -> None:
     assert reader(["a.Inner", "a.Outer"], inner, outer).read(b"\x02\x06") == {"inner": {"x": 3}}
     assert reader("a.Inner", inner).read(b"\x06") == {"x": 3}
     assert set(names_in(json.dumps(outer))) >= {"Inner", "a.Inner"}
-    assert "UnknownType" in problem_of(outer, b"\x06")
+    assert "the type a.Inner is neither defined nor" in problem_of(outer, b"\x06")
 
 
 # ---- harm

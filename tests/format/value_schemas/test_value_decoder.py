@@ -67,10 +67,15 @@ def test_what_is_no_json(payload: bytes, problem: str) -> None:
     assert problem in str(DECODER.decode(None, wire(2, payload), ()).problem)
 
 
-def test_a_lone_surrogate_becomes_text() -> None:
-    found = DECODER.decode(None, wire(2, b'"\\ud800"'), ()).value
-    assert found is not None
-    json.dumps(found.data, ensure_ascii=False).encode()
+def test_a_lone_surrogate_is_said() -> None:
+    """It stands for no character: a value with it is shown as it is, not with another text."""
+    for text, half in ((b'"\\ud800"', "ud800"), (b'{"\\uDFFF": 1}', "udfff"), (b'"\\ud834\\ud834\\udd1e"', "ud834")):
+        found = DECODER.decode(None, wire(2, text), ())
+        assert found.value is None
+        assert f"no JSON: \\{half} is one half of a character" in str(found.problem)
+    whole = DECODER.decode(None, wire(2, b'"\\ud834\\udd1e"'), ()).value
+    assert whole is not None
+    assert whole.data == "\U0001d11e"
 
 
 def test_an_unknown_type_of_schemas() -> None:
