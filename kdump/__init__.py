@@ -69,7 +69,8 @@ _MODULES = {
     "kdump.verify.verify": "verify_logs",
     "kdump.recover.next_step": "RecoveryStep Urgency",
     "kdump.recover.plan": (
-        "Action Damaged FileContent GivenUp Lost NewestWalk Plan RecoverOptions RecoveryResult RecoveryStart"
+        "Action Damaged FileContent GivenUp Lost NewestWalk Plan RecoverOptions RecoveryResult RecoveryStart "
+        "SalvagePreview"
     ),
     "kdump.recover.plan_lines": "FindingTotals",
     "kdump.recover.planner": "plan_recovery",

@@ -233,6 +233,7 @@ def _results(
             job.progress.advance,
             kept,
             only_reads=copies,
+            compares=not (_applies(chosen) or any(chosen[name] for name in (*STRATEGIES, "plan_file"))),
             on_notice=complain,
         )
         if saved is not None:

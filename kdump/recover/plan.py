@@ -122,6 +122,14 @@ class Lost(NamedTuple):
         return self.given_up.batches == 0 and self.damaged.offsets == () and not self.damaged.bytes
 
     @property
+    def order(self) -> tuple[float, float, float]:
+        """By this of two plans the one comes first that loses less: committed offsets, then valid batches, records."""
+        gone, unknown = self.given_up, float("inf")
+        committed = sum(last - first + 1 for first, last in self.missing)
+        batches = unknown if gone.batches is None else gone.batches
+        return committed, batches, 0 if not batches else unknown if gone.records is None else gone.records
+
+    @property
     def is_for_good(self) -> bool:
         """Whether carrying out the plan gives up valid records, or what may be left of committed ones."""
         return self.given_up.batches != 0 or self.removes_committed
@@ -177,6 +185,14 @@ class NewestWalk(NamedTuple):
     given_up: GivenUp
 
 
+class SalvagePreview(NamedTuple):
+    """What a salvage would leave and lose of a partition, beside a plan that truncates it."""
+
+    empty: bool
+    log_end_offset: int | None
+    lost: Lost
+
+
 class Plan(NamedTuple):
     """All that is to be done with one topic-partition directory; nothing without `actions`.
 
@@ -193,7 +209,8 @@ class Plan(NamedTuple):
     active segment alone leaves, where the partition stands on its own and that is another log: then a truncation asks
     which is meant. `clean_shutdown`: the next start reads nothing, because the log directory has a clean-shutdown file.
     `covered` are the findings about damage in logs that the plan removes. `is_running`: a broker held the lock of the
-    log directory while it was read.
+    log directory while it was read. `salvage` is what the other strategy would do, where both were asked for and
+    something is lost or stays damaged.
     """
 
     path: str
@@ -221,6 +238,7 @@ class Plan(NamedTuple):
     covered: tuple[Finding, ...] = ()
     is_running: bool = False
     later_refusals: tuple[tuple[str, str], ...] = ()
+    salvage: SalvagePreview | None = None
 
     @property
     def is_empty(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kdump.format.naming import TopicPartition
-from kdump.recover.plan import Action, Lost, Plan, RecoveryResult
+from kdump.recover.plan import Action, Lost, Plan, RecoveryResult, SalvagePreview
 from kdump.verify.findings import Finding, Severity, finding_fields
 
 if TYPE_CHECKING:
@@ -112,8 +112,15 @@ _RESULT: Final[Mapping[str, "Callable[[RecoveryResult], FieldValue]"]] = {
     "undo": lambda result: result.run,
     "left": lambda result: finding_totals(counts_of(result.left)) if result.applied else None,
     "ready": lambda result: result.is_ready,
+    "salvage": lambda result: _salvage_fields(result.plan.salvage),
     "error": lambda result: None if result.error is None else str(result.error),
 }
+
+
+def _salvage_fields(preview: SalvagePreview | None) -> "Fields | None":
+    return None if preview is None else {**preview._asdict(), "lost": lost_fields(preview.lost)}
+
+
 RESULT_FIELDS: Final = frozenset(_RESULT)
 """The fields of a `partition` line that do not belong to its plan."""
 

@@ -14,7 +14,16 @@ from kdump.errors import SourceError
 from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, build_offsets, offset_entries
 from kdump.format.naming import RECOVERY_POINTS, TopicPartition
 from kdump.recover.losses import loss_without_plan
-from kdump.recover.plan import REINDEX, SALVAGE, Action, FileContent, Plan, RecoverOptions
+from kdump.recover.plan import (
+    REINDEX,
+    SALVAGE,
+    TRUNCATE,
+    Action,
+    FileContent,
+    Plan,
+    RecoverOptions,
+    SalvagePreview,
+)
 from kdump.recover.plan_input import PlanInput, metadata_of_siblings, unchanged
 from kdump.recover.rebuild_cache import RebuildBudget
 from kdump.recover.selection import Found, PlanItem, RecoverySelection
@@ -24,6 +33,7 @@ from kdump.storage.source import read_whole
 from kdump.storage.stamps import read_stamps
 from kdump.storage.undo_folders import resume_hint
 from kdump.verify.findings import Finding, Severity
+from kdump.verify.reaction import TRUNCATION_CODES
 from kdump.verify.report import Report
 from kdump.verify.scan import ScanOptions
 from kdump.verify.verify import verify_logs
@@ -39,6 +49,7 @@ def plan_recovery(
     locks: ExitStack | None = None,
     *,
     only_reads: bool = False,
+    compares: bool = False,
     on_notice: Callable[[str], object] | None = None,
 ) -> Iterator[Plan | Report]:
     """A plan for each topic-partition directory, then for each log directory of which a checkpoint has to change.
@@ -46,7 +57,8 @@ def plan_recovery(
     A Report with errors stands for what cannot be read. With `locks` each log directory is locked against brokers until
     it is closed; without it a broker may run, which the plans then say. With `only_reads`, which is for copies, a .lock
     that cannot be written is looked at and not taken. `on_notice` is called with a sentence where no lock could be
-    taken. Nothing is written. The log of KRaft is planned only where its path was given.
+    taken. With `compares` the plan of a truncation that loses something, or leaves damage, has what a salvage would do.
+    Nothing is written. The log of KRaft is planned only where its path was given.
     """
     if options.now_ms is None:
         options = options._replace(now_ms=int(time.time() * 1000))
@@ -65,7 +77,8 @@ def plan_recovery(
             directories[report.path.rstrip("/") or "/"] = report
         elif item is not None:
             try:
-                plans.append(_plan(report, item, options, budget))
+                plan = _plan(report, item, options, budget)
+                plans.append(_with_salvage(plan, report, item) if compares else plan)
             except SourceError as error:
                 yield Report(report.path, errors=[error])
             else:
@@ -93,6 +106,20 @@ def _plan(report: Report, item: PlanItem, options: RecoverOptions, budget: Rebui
         raise SourceError(f"{report.path}: {resume_hint(report.path, run)}")
     options = options if item.walk is None else options._replace(walk=item.walk)
     return plan_partition(report, item.partition, options, budget)._replace(is_running=item.is_running)
+
+
+def _with_salvage(plan: Plan, report: Report, item: PlanItem) -> Plan:
+    """The plan of a truncation, with what a salvage would do. A log in which nothing is damaged is not read again."""
+    stays = any(finding.severity is Severity.ERROR and finding.code in TRUNCATION_CODES for finding in plan.not_covered)
+    loses = plan.lost.given_up.batches != 0
+    if plan.options.strategy != TRUNCATE or plan.alone or not (loses or stays):
+        return plan
+    options = plan.options._replace(strategy=SALVAGE, walk=RecoverOptions().walk)
+    try:
+        other = plan_partition(report, item.partition, options)
+    except SourceError:
+        return plan  # a salvage says why
+    return plan._replace(salvage=SalvagePreview(other.is_empty, other.log_end_offset, other.lost))
 
 
 def plan_partition(

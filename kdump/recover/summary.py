@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.recover.next_step import RecoveryStep, Urgency, from_replica, next_of, of_findings
-from kdump.recover.plan import REINDEX, SALVAGE, Damaged, GivenUp, Lost, RecoverOptions, RecoveryResult
+from kdump.recover.plan import REINDEX, SALVAGE, Damaged, GivenUp, Lost, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals, lost_fields
 from kdump.verify.findings import Severity
 from kdump.verify.next_step import REBUILT, shell_command
+from kdump.verify.reaction import TRUNCATION_CODES
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields
@@ -23,6 +24,8 @@ _OPTIONS: Final[Mapping[str, str]] = {
 }
 
 
+_AT_ONCE: Final = 5
+"""So many partitions does a command name that is not about all paths."""
 _INDEXES: Final = ("index/", "timeindex/", "txnindex/")
 _GONE: Final = (
     "segment/missing",
@@ -91,7 +94,9 @@ class RecoveryTotals:
         self._run: str | None = None
         self._steps: dict[RecoveryStep, None] = {}
         self._alone = self._salvageable = self._gives_up = self._refused = self._is_running = False
-        self._reindexable = self._leaves_damage = self._strays = False
+        self._reindexable = self._leaves_damage = self._strays = self._asks = False
+        self._truncatable: list[str] = []
+        self._better_salvaged: list[str] = []
 
     @property
     def partitions(self) -> int:
@@ -115,6 +120,7 @@ class RecoveryTotals:
             self._salvageable |= salvageable
             self._reindexable |= reindexable
             self._leaves_damage |= not result.applied and (salvageable or reindexable)
+            self._compare(plan)
         if result.error is None:
             self._actions.update(action.action for action in plan.actions)
             self._bytes_needed += plan.bytes_needed
@@ -122,6 +128,7 @@ class RecoveryTotals:
                 self._lost.append(plan.lost)
             self._gives_up |= plan.lost.is_for_good and not plan.is_empty
         self._alone |= plan.alone and not plan.is_empty
+        self._asks |= plan.newest is not None
         self._not_covered += counts_of(plan.not_covered)
         self._left += counts_of(result.left)
         self._run = self._run or result.run
@@ -130,6 +137,20 @@ class RecoveryTotals:
         self._refused |= step is not None
         self._strays |= step is not None and step.urgency is Urgency.STRAY
         self._steps |= dict.fromkeys(self._steps_of(result, step))
+
+    def _compare(self, plan: Plan) -> None:
+        """Note which strategy loses less of a partition. Of two that lose the same, one that leaves damage is worse."""
+        if plan.salvage is None:
+            if plan.lost.given_up.batches == 0 or plan.is_empty:
+                return
+            self._truncatable.append(plan.path)
+            return
+        truncated, salvaged = plan.lost.order, plan.salvage.lost.order
+        leaves = any(finding.code in TRUNCATION_CODES for finding in plan.not_covered) and not plan.salvage.empty
+        if salvaged < truncated or (salvaged == truncated and leaves):
+            self._better_salvaged.append(plan.path)
+        elif truncated < salvaged:
+            self._truncatable.append(plan.path)
 
     def _steps_of(self, result: RecoveryResult, step: RecoveryStep | None) -> Iterator[RecoveryStep]:
         plan = result.plan
@@ -185,12 +206,24 @@ class RecoveryTotals:
         return next_of(steps)
 
     def _command(self) -> str | None:
-        """The command that carries out what was planned, or that plans what is not covered."""
+        """The command that carries out what was planned, or the one that loses less; or that plans what is not covered.
+
+        Where one strategy loses less of some partitions, and the other one of others, it is about the former alone.
+        """
+        if self._better_salvaged:
+            salvage = self._options._replace(strategy=SALVAGE, walk=RecoverOptions().walk)
+            return command(salvage, self._better_salvaged[:_AT_ONCE] if self._truncatable else self._paths)
+        if not self._actions and self._truncatable:
+            return (
+                f"read the lines truncate and salvage of {self._truncatable[0]}: a start changes nothing there, and"
+                " a salvage gives up valid records"
+            )
         if not self._actions:
             return self._repair()
         if self._options.strategy not in (REINDEX, SALVAGE) and self._actions.keys() == {"rebuild"}:
             return self._reindex()
-        return command(self._options, self._paths, *(["--output", "DIR"] if self._alone else []))
+        options = self._options._replace(walk="all") if self._asks else self._options
+        return command(options, self._paths, *(["--output", "DIR"] if self._alone else []))
 
     def _repair(self) -> str | None:
         """The command for the findings that the plans do not cover."""

@@ -167,6 +167,22 @@ def _lost(result: RecoveryResult) -> Iterator[tuple[str, str]]:
     committed = committed_sentence(plan, applied=result.applied)
     if committed is not None:
         yield "committed", committed
+    if plan.salvage is not None:
+        yield TRUNCATE, _comparison(plan.lost, plan.log_end_offset)
+        yield SALVAGE, _comparison(plan.salvage.lost, plan.salvage.log_end_offset)
+
+
+def _comparison(lost: Lost, end_offset: int | None) -> str:
+    """What a strategy loses: records, committed offsets, the time span of what it gives up; and where the log ends."""
+    gone = lost.given_up
+    words = ["gives up nothing valid" if gone.batches == 0 else f"gives up {sums(gone)}"]
+    if gone.max_timestamp != -1 or gone.first_timestamp != -1:
+        words.append(f"from {iso_time(gone.first_timestamp)} to {iso_time(gone.max_timestamp)}")
+    if lost.missing:
+        words.append(f"committed {offset_words(lost.missing)}, are missing")
+    elif lost.committed is False:
+        words.append("no committed offset is missing")
+    return "; ".join([*words, f"the log ends before offset {end_offset}"])
 
 
 def given_up_sentence(plan: Plan, *, applied: bool = False, kept: bool = True) -> str:
@@ -177,7 +193,7 @@ def given_up_sentence(plan: Plan, *, applied: bool = False, kept: bool = True) -
     words = [sums(gone), *_where(gone)]
     if plan.lost.committed is None:
         words.append("whether it was committed is not known, since no high watermark is stored")
-    if plan.options.strategy == TRUNCATE and (kept or not applied):
+    if plan.options.strategy == TRUNCATE and (kept or not applied) and plan.salvage is None:
         words.append(
             "--undo, then --salvage, may keep some of it"
             if applied

@@ -114,7 +114,7 @@ def test_what_is_lost_stands_in_the_report(kdump: Any, tmp_path: Path) -> None:
     assert (
         "d/t-0: committed: COMMITTED offsets 22..27, next 28, would be missing here (the high watermark is 28)" in text
     )
-    assert text.splitlines()[-1].endswith("; if none has: kdump recover --truncate d")
+    assert text.splitlines()[-1].endswith("; if none has: kdump recover --salvage d")
 
 
 def test_salvage_keeps_what_lies_after(changing: Any, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_damage_in_an_older_segment(changing: Any, tmp_path: Path) -> None:
     assert "not covered: error batch/crc" in ran.lines[0]
     assert ran.lines[-2:] == [
         "1 partition: nothing to do; not covered: 1 error",
-        "next: kdump recover --salvage --dry-run d",
+        "next: kdump recover --salvage d",
     ]
     assert changing.inside("recover", "--truncate", "d").status == 1
     whole = changing.inside("recover", "--truncate", "--from", "all", "--format", "json", "d")

@@ -34,7 +34,7 @@ def test_a_page_that_is_gone_is_salvaged_and_taken_back(changing: Any, killed: P
     before = state(killed)
     preview = changing.inside("recover", "killed")
     assert preview.status == 1
-    assert preview.text.endswith("; if none has: kdump recover --salvage --dry-run killed\n")
+    assert preview.text.endswith("; if none has: kdump recover --salvage killed\n")
     assert changing.inside("recover", "--salvage", "killed/transfers-0").status == 4
     assert changing.inside("verify", "killed/transfers-0").status == 0
     assert changing.inside("recover", "--undo", "killed/transfers-0").status == 0

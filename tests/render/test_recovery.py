@@ -41,7 +41,7 @@ PARTITION_FIELDS = [
     *("high_watermark", "recovery_point", "refusals", "later_refusals", "segments", "bytes_needed", "start"),
     *("newest", "lost", "files"),
     *("undecided", "clashes", "alone"),
-    *("applied", "undo", "left", "ready", "error"),
+    *("applied", "undo", "left", "ready", "salvage", "error"),
 ]
 HOSTILE = "/data/a\x1b[31m\u202e\n\udcff-0"
 

@@ -320,6 +320,8 @@ RECOVERED = {
     ),
     "ready": "whether a broker can be started, as far as this partition goes: nothing in it is refused or missing "
     "below the high watermark, and no error is left; null where nothing was applied",
+    "salvage": "without a strategy, where the truncation gives up valid batches or leaves damage: what --salvage would "
+    "do, an object with empty (whether it has nothing to do), log_end_offset and lost; else null",
     "error": "why it was not applied; null where it was",
 }
 RUN = {

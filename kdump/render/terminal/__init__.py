@@ -71,6 +71,8 @@ _LABELS = {
     "committed": BAD,
     "clean": f"bold {DOUBTFUL}",
     "running": f"bold {DOUBTFUL}",
+    "truncate": "bold",
+    "salvage": "bold",
     "clash": DOUBTFUL,
     "undecided": DOUBTFUL,
     "mind": f"bold {DOUBTFUL}",
