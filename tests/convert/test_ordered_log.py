@@ -11,11 +11,13 @@ import pytest
 
 import kdump
 from kdump.convert.records import ordered_log
-from kdump.replicas import copy_batches
+from kdump.replicas import batch_order, copy_batches
 from support import build, oracle
 from support.damage import NotApplicable, damage
 from support.laws import examples
 from support.log_slices import MAX_BATCH_BYTES, positions_left_out, sliced
+from support.misplaced_blocks import misplaced_block
+from support.salvage_oracle import partition_of, written
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 pytestmark = [  # what is wrong with the logs is meant to be
@@ -133,3 +135,45 @@ def test_damage_is_reported(tmp_path: Path) -> None:
         ("offset/backwards", repeated, None, None),
         ("offset/gap", damaged + len(torn), 14, 15),
     ]
+
+
+def test_a_block_of_a_later_place_hides_no_batch_in_place(tmp_path: Path) -> None:
+    """Those that jump ahead are left out, and the ones that continue what is before the block are not."""
+    parts = [batch(first) for first in range(0, 200, 2)]
+    size = len(parts[0])
+    data = b"".join(parts)
+    at, begin = 10 * size + 20, 50 * size + 20
+    data = data[:at] + data[begin : begin + 5 * size] + data[at + 5 * size :]
+    directory = log(tmp_path / "t-0", (0, [data]))
+    assert offsets(directory) == [*range(20), *range(32, 200)]
+    assert [each.first_offset for each in prepared(directory).left_out] == [102, 104, 106, 108]
+
+
+@pytest.mark.laws
+def test_every_batch_in_place_is_in_order_or_left_out_by_name(tmp_path: Path) -> None:
+    """Wherever a block is misplaced; what is damaged with it is reported as bytes."""
+    wrong, ordered, whole = [], 0, 0
+    for number in random.Random("order").sample(range(2000), examples(200)):
+        case = misplaced_block(number)
+        partition = partition_of(written(tmp_path / "p-0", case.logs))
+        found = copy_batches.CopyBatches([segment.log for segment in partition.segments])
+        assert not found.read(MAX_BATCH_BYTES)
+        order = batch_order.ordered(partition, found)
+        logs, batches = order.batches.logs, order.batches
+        kept = {(logs[file].path, at) for file, at in zip(batches.file, batches.position, strict=True)}
+        named = {(each.path, each.position) for each in order.left_out}
+        for own in case.whole:
+            path, start, stop = (
+                str(tmp_path / "p-0" / own.file),
+                own.batch.position,
+                own.batch.position + own.batch.size,
+            )
+            whole += 1
+            ordered += (path, start) in kept
+            if (path, start) in kept | named:
+                continue
+            damage = ((each.position, each.position + each.length) for each in found.damage if each.path == path)
+            if not any(first < stop and start < last for first, last in damage):
+                wrong.append(f"{case.name}: at {start}")
+    assert not wrong, "\n".join([str(len(wrong)), *wrong[:40]])
+    assert ordered > 0.95 * whole

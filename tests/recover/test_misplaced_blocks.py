@@ -12,7 +12,7 @@ import pytest
 
 from kdump.recover.plan import SALVAGE, TRUNCATE, RecoverOptions
 from support import build, misplaced_blocks, oracle
-from support.expected_files import NOW_MS, left_by, planned
+from support.expected_files import NOW_MS, left_by, planned, report_of
 from support.laws import examples
 from support.misplaced_blocks import misplaced_block
 from support.salvage_faults import FIXTURES, MEMORY
@@ -103,6 +103,9 @@ def test_a_batch_that_may_be_a_value_of_a_torn_one_is_given_up_by_name(tmp_path:
         assert (given_up.batches, given_up.records, given_up.bytes) == (27, 27, 27 * size)
         assert given_up.offsets == ((3, 29),)
         assert sum(action.batches or 0 for action in plan.actions) == 27
+    said = [one.message for one in report_of(directory).findings if one.code == "gap/foreign-batch"]
+    assert len(said) == 27
+    assert all("nothing shows that they are of this log" in each for each in said)
 
 
 def test_a_batch_whose_first_bytes_the_block_ends_with_is_given_up_by_name(tmp_path: Path) -> None:
