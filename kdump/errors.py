@@ -1,5 +1,8 @@
 """Why the tool cannot go on. Damage in a file is never an error of this kind: it is a finding."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class KdumpError(Exception):
     """What stopped the work: one complete sentence with the path and the position."""
@@ -7,6 +10,17 @@ class KdumpError(Exception):
 
 class SourceError(KdumpError):
     """Something cannot be read: missing, no permission, not a regular file, an I/O error."""
+
+
+class UnexpectedError(SourceError):
+    """A bug in kdump that ends the work on one path; the others go on. `details` is the traceback."""
+
+    def __init__(self, sentence: str, details: str = "") -> None:
+        super().__init__(sentence)
+        self.details = details
+
+    def __reduce__(self) -> tuple[type["UnexpectedError"], tuple[str, str]]:
+        return UnexpectedError, (str(self), self.details)
 
 
 class NotALog(SourceError):
@@ -89,3 +103,37 @@ def host_clause() -> str:
 def reason(error: OSError) -> str:
     """Why the operating system refused, as a clause."""
     return (error.strerror or str(error)).lower() + host_clause()
+
+
+NO_MEMORY = "not enough memory; a smaller --max-batch-bytes bounds what a batch may take"
+
+
+@contextmanager
+def only(path: str, *, writes: bool = False) -> Iterator[None]:
+    """Turn what would end the work on every path into a SourceError about this one.
+
+    `writes`: an OSError can be one of the output, which all paths have in common.
+    """
+    try:
+        yield
+    except CodecMissing as error:
+        raise SourceError(f"{path}: {error}") from None
+    except (KdumpError, BrokenPipeError):
+        raise
+    except OSError as error:
+        if writes:
+            raise
+        raise SourceError(f"{path}: {reason(error)}") from None
+    except MemoryError:
+        raise SourceError(f"{path}: {NO_MEMORY}") from None
+    except Exception as error:  # noqa: BLE001  # a bug about one path is no bug about the others
+        raise unexpected(path, error) from None
+
+
+def unexpected(path: str, error: BaseException, then: str = "") -> UnexpectedError:
+    """The error for an exception that nothing expects, with a clause on what follows."""
+    import traceback
+
+    what = f"{type(error).__name__}: {error}".rstrip(": ")
+    sentence = f"{path}: this is a bug in kdump, an unexpected {what}"
+    return UnexpectedError(f"{sentence}; {then}" if then else sentence, "".join(traceback.format_exception(error)))

@@ -11,7 +11,7 @@ import click
 from kdump import __version__
 from kdump.cli import streams
 from kdump.cli.exit_status import BUG, FAILED, INTERRUPTED, PIPE_CLOSED, USAGE
-from kdump.errors import KdumpError
+from kdump.errors import NO_MEMORY, KdumpError, UnexpectedError
 
 ALLOCATIONS = 50_000
 """Objects between two runs of the cyclic garbage collector: more than the imports of a command allocate."""
@@ -142,10 +142,12 @@ def _run(arguments: list[str] | None) -> int:
         complain(error)
         return FAILED
     except MemoryError:
-        complain("not enough memory; a smaller --max-batch-bytes bounds what a batch may take")
+        complain(NO_MEMORY)
         return FAILED
     except Exception:
         return _bug(arguments)
+    if status == BUG:
+        _say_bug(arguments)
     return _int(status)
 
 
@@ -176,9 +178,14 @@ def _bug(arguments: list[str] | None) -> int:
     import traceback
 
     traceback.print_exc()
+    _say_bug(arguments)
+    return BUG
+
+
+def _say_bug(arguments: list[str] | None) -> None:
+    """Say what a report of a bug needs, and what became of the files."""
     version = f"kdump {__version__}, Python {sys.version.split()[0]}, {sys.platform}"
     sys.stderr.write(f"{version}: this is a bug in kdump; {_files(arguments)}.\n")
-    return BUG
 
 
 def _files(arguments: list[str] | None) -> str:
@@ -203,9 +210,11 @@ def _invoke(arguments: list[str] | None) -> Any:
 
 
 def complain(problem: object) -> None:
-    """Print one line on standard error, without control characters."""
+    """Print one line on standard error, without control characters; of a bug where it happened before that."""
     from kdump.render.escaping import printable
 
+    if isinstance(problem, UnexpectedError):
+        sys.stderr.write("".join(f"{printable(line)}\n" for line in problem.details.splitlines()))
     sys.stderr.write(f"kdump: {printable(str(problem))}\n")
 
 

@@ -314,7 +314,7 @@ def _complain(error: KdumpError, problems: ProblemLog) -> None:
     complain(error) if isinstance(error, DamagedLog) else problems.take([error])
 
 
-def _status(totals: "ConvertTotals", what: "ConvertOptions", *, failed: bool, interrupted: bool) -> int:
+def _status(totals: "ConvertTotals", what: "ConvertOptions", *, failed: int, interrupted: bool) -> int:
     """The status of a run. A partition that --strict refuses is damage, not a failure."""
     worst = totals.worst
     if what.strict and (totals.left_out.not_json or totals.left_out.undecoded):

@@ -158,12 +158,12 @@ def command(**chosen: Any) -> int:
     started = time.monotonic()
     met: set[Severity] = set()
     with _events(chosen, met.add) as events, _renderer(chosen) as out:
-        failed, status = False, INTERRUPTED
+        failed, status = 0, INTERRUPTED
         try:
             for message in out.show(_shown(events, chosen)):
                 if isinstance(message, Finding):
                     met.add(message.severity)
-                failed |= _complain(message, chosen["format_name"])
+                failed = max(failed, _complain(message, chosen["format_name"]))
             status = exit_status.of_findings(max(met, default=None), chosen["fail_on"], failed=failed)
         except KeyboardInterrupt:
             pass  # the summary and the exit status say so
@@ -216,24 +216,24 @@ def _tool_events(events: Iterator[Event], wanted: DumpOptions) -> Iterator[Event
         raise click.UsageError(str(error)) from None
 
 
-def _complain(message: "DumpMessage", format_name: str) -> bool:
-    """Write a message to standard error. Returns whether it says that something could not be shown."""
+def _complain(message: "DumpMessage", format_name: str) -> int:
+    """Write a message to standard error. Returns the exit status where something could not be shown, else 0."""
     match message:
         case Finding():
             if format_name not in (*FINDING_FORMATS, *BYTE_FORMATS):
                 complain(
                     f"{message.path}:{message.position}: {message.severity.word} {message.code}: {message.message}"
                 )
-            return False
+            return 0
         case DumpFailure(error):
             complain(error)
-            return True
+            return exit_status.of_error(error)
         case StderrLine(text, failed):
             sys.stderr.write(f"{printable(text) if sys.stderr.isatty() else text}\n")
-            return failed
+            return exit_status.FAILED if failed else 0
         case _:
             complain(message.message)
-            return False
+            return 0
 
 
 def _check(chosen: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from kdump.cli import complain
+from kdump.cli import complain, exit_status
 from kdump.cli.progress import READING, Progress
 from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, NotALog, SourceError
@@ -125,7 +125,8 @@ class ProblemLog:
     def __init__(self, done: str = "measured") -> None:
         """`done`: the participle of what the command does."""
         self._done = done
-        self.failed = False
+        self.failed = 0
+        """The exit status of what could not be done."""
         self._not_logs: list[NotALog] = []
 
     def take(self, errors: Iterable[KdumpError]) -> None:
@@ -146,5 +147,5 @@ class ProblemLog:
         return True
 
     def _say(self, error: KdumpError) -> None:
-        self.failed = True
+        self.failed = max(self.failed, exit_status.of_error(error))
         complain(error)

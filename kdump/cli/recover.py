@@ -281,7 +281,7 @@ def _back(chosen: dict[str, Any]) -> int:
                 left = _left_findings(one)
                 met.update(finding.severity for finding in left)
                 out.findings(left)
-        summary = totals.summary(failed=problems.failed)
+        summary = totals.summary(failed=bool(problems.failed))
         errors = summary.has_errors or totals.has_refusals or max(met, default=None) == Severity.ERROR
         status = exit_status.of_recovery(
             interrupted=False, failed=problems.failed, gave_up=totals.gives_up_records, work_left=errors
@@ -451,7 +451,7 @@ class _RunProgress:
     def summary(self) -> "RecoverySummary":
         """The totals of the command. Call it once, after the results."""
         self._problems.end(some=bool(self._totals.partitions))
-        return self._totals.summary(failed=self._problems.failed, interrupted=self._interrupted)
+        return self._totals.summary(failed=bool(self._problems.failed), interrupted=self._interrupted)
 
     @property
     def seconds(self) -> float:

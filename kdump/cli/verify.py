@@ -206,8 +206,8 @@ def _show(
 def _end(totals: VerifyTotals, problems: ProblemLog, chosen: dict[str, Any], out: Renderer) -> int:
     """Print the summary. Returns the exit status."""
     summary = totals.summary()
-    ended = {"failed": problems.failed, "interrupted": summary.interrupted}
-    status = exit_status.of_findings(summary.worst, chosen["fail_on"], **ended)
+    failed, interrupted = problems.failed, summary.interrupted
+    status = exit_status.of_findings(summary.worst, chosen["fail_on"], failed=failed, interrupted=interrupted)
     if not chosen["quiet"]:
         if totals.has_several and not chosen["by_partition"]:
             out.worst(totals.worst_partitions(), totals.hides_partitions)

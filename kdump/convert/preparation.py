@@ -7,7 +7,7 @@ from kdump.convert.choice import Choice, ChosenCopies, Included, choose
 from kdump.convert.records.ordered_log import ordered_log
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
-from kdump.errors import NotALog, SourceError
+from kdump.errors import NotALog, SourceError, only
 from kdump.format.naming import Kind
 from kdump.log.batch_location import DamagedRange
 from kdump.log.isolation import last_stable_offset
@@ -101,17 +101,19 @@ def _prepare_copies(task: _PreparationTask) -> list[PreparedPartition | SourceEr
         copies = tuple(_bounded(copy, options.read_policy) for copy in copies)
     merging = MergeOptions(options.replica, Included.DELETED in options.choice.include, options.max_batch_bytes)
     try:
-        if not options.takes_07:
-            for copy in copies:
-                _refuse_07(copy.path, [segment.log.kind for segment in copy.segments])
-        merged = merge_replicas(copies, offset, merging)
+        with only(copies[0].path):
+            if not options.takes_07:
+                for copy in copies:
+                    _refuse_07(copy.path, [segment.log.kind for segment in copy.segments])
+            merged = merge_replicas(copies, offset, merging)
     except SourceError as error:
         return [error]
     prepared: list[PreparedPartition | SourceError] = []
     for each in merged:
         try:
             asked = each.partition._replace(first_asked=offset[0])
-            prepared.append(_prepared(each._replace(partition=asked), options))
+            with only(asked.path):
+                prepared.append(_prepared(each._replace(partition=asked), options))
         except SourceError as error:
             prepared.append(error)
     return prepared

@@ -20,7 +20,7 @@ from kdump.dump.events import (
 )
 from kdump.dump.matches import matches
 from kdump.dump.message_range import MessageRange
-from kdump.errors import SourceError
+from kdump.errors import SourceError, only
 from kdump.format import naming
 from kdump.format.batch import Batch
 from kdump.kernel.results import NO_VALUE, BatchDiagnosis
@@ -80,7 +80,7 @@ def _dump_files(
         if not options.whole and options.everything and file.kind not in (*naming.LOG_KINDS, *naming.FETCH_KINDS):
             continue  # a companion has no records
         try:
-            with file.open() as source:
+            with only(file.path), file.open() as source:
                 if file.kind in naming.LOG_KINDS:
                     dump_file = dump_log
                 elif file.kind in naming.FETCH_KINDS:
@@ -113,12 +113,13 @@ def _dump_by_log(
         if kind not in naming.LOG_KINDS:
             continue
         try:
-            for own in bounded(log, options, limit):
-                yield from _dump_files(own.files, own.options, on_damage, limit)
-                yield from own.notes(complete=not limit.reached)
-                limit.skip = 0
-                if limit.reached:
-                    return
+            with only(path):
+                for own in bounded(log, options, limit):
+                    yield from _dump_files(own.files, own.options, on_damage, limit)
+                    yield from own.notes(complete=not limit.reached)
+                    limit.skip = 0
+                    if limit.reached:
+                        return
         except SourceError as error:
             yield DumpFailure(error)
 

@@ -27,7 +27,7 @@ from kdump.dump.dump import (
 )
 from kdump.dump.events import BatchEvent, DumpFailure, Event, FileBegin, FileEnd
 from kdump.dump.matches import matches
-from kdump.errors import NotALog, SourceError
+from kdump.errors import NotALog, SourceError, only
 from kdump.format import naming
 from kdump.format.naming import TopicPartition
 from kdump.kernel.records import RECORD_COLUMNS
@@ -124,18 +124,19 @@ class _LogEvents:
 
     def _events(self, files: list[LogFile], options: DumpOptions, opened: OpenFiles) -> Iterator[Event]:
         try:
-            for log in bounded(files, options, RecordLimit(None)):
-                self.unfinished = log
-                for file in log.files:
-                    yield from self._file_events(file, log.options, opened)
-                self.unfinished = None
-                yield from log.notes(complete=True)
+            with only(files[0].path):
+                for log in bounded(files, options, RecordLimit(None)):
+                    self.unfinished = log
+                    for file in log.files:
+                        yield from self._file_events(file, log.options, opened)
+                    self.unfinished = None
+                    yield from log.notes(complete=True)
         except SourceError as error:
             yield DumpFailure(error)
 
     def _file_events(self, file: LogFile, options: DumpOptions, opened: OpenFiles) -> Iterator[Event]:
         try:
-            with opened.open(file) as source:
+            with only(file.path), opened.open(file) as source:
                 yield from dump_log(source, file, options, self.severities.append, RecordLimit(None))
         except SourceError as error:
             yield DumpFailure(error)

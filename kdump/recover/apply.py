@@ -15,13 +15,13 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from kdump.errors import KdumpError, reason
+from kdump.errors import KdumpError, reason, unexpected
 from kdump.format import naming
 from kdump.recover.journal import Journal
 from kdump.recover.plan import Plan
 from kdump.recover.staging import Make, stage
 from kdump.recover.step_order import with_indexes
-from kdump.recover.steps import RunExecutor, is_kafka_file, load
+from kdump.recover.steps import FileChanged, RunExecutor, is_kafka_file, load
 from kdump.storage.directory_handle import DirectoryHandle, OnBytes
 from kdump.storage.undo_folders import (
     APPLIED,
@@ -122,7 +122,7 @@ def in_place(
         executor.begin()
         # Last of all: a node that is broker and controller loads __cluster_metadata before it tries the lock.
         check_fits(plan._replace(bytes_needed=0), handle)
-    except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # whatever it is, the directory is as before
         # No step was done, even if the journal exists and only the sync after it failed.
         _clear(handle, folder)
         left = run_state(handle, folder) not in (None, OVER)
@@ -152,12 +152,12 @@ def run_steps(executor: RunExecutor, *, whole: bool = False) -> None:
     try:
         executor.forward()
         executor.enter(APPLIED)
-    except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # whatever it is, nothing stays half done
         try:
             executor.enter(UNDOING)
             executor.backward()
             executor.enter(OVER)
-        except (OSError, EOFError, KdumpError, KeyboardInterrupt) as second:
+        except (Exception, KeyboardInterrupt) as second:  # noqa: BLE001
             first = sentence(handle.path, error, "it could not be taken back")
             raise KdumpError(f"{first} ({_why(second)}); {resume_hint(handle.path, executor.journal.run)}") from None
         _clear(handle, executor.folder)
@@ -176,11 +176,14 @@ def _clear(handle: DirectoryHandle, folder: UndoFolder) -> None:
 
 
 def sentence(path: str, error: BaseException, then: str = "") -> KdumpError:
-    """An error of the system as a KdumpError, with the path and the consequence. Raises a KeyboardInterrupt again."""
+    """An error as a KdumpError, with the path and the consequence. Raises a KeyboardInterrupt again."""
     if isinstance(error, KeyboardInterrupt):
         raise error
+    if not isinstance(error, OSError | EOFError | KdumpError):
+        return unexpected(path, error, then)
     why = _why(error)
-    return KdumpError((why if path in why else f"{path}: {why}") + (f"; {then}" if then else ""))
+    kind = FileChanged if isinstance(error, FileChanged) else KdumpError
+    return kind((why if path in why else f"{path}: {why}") + (f"; {then}" if then else ""))
 
 
 def _why(error: BaseException) -> str:
@@ -222,6 +225,6 @@ def check_fits(plan: Plan, handle: DirectoryHandle) -> None:
         there, seen = handle.stamp(name), plan.files.get(name)
         if there != seen:
             what = "is gone" if there is None else "was not there" if seen is None else "has changed"
-            raise KdumpError(f"{handle.path_of(name)}: the file {what} since the plan was made")
+            raise FileChanged(f"{handle.path_of(name)}: the file {what} since the plan was made")
     if (free := handle.free_bytes()) < plan.bytes_needed:
         raise KdumpError(f"{plan.path}: {plan.bytes_needed} bytes are needed, {free} are free on the disk")

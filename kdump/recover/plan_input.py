@@ -66,6 +66,12 @@ class PlanInput:
         """The size of each file in bytes. Raises SourceError."""
         return {name: stamp.size for name, stamp in self.files.items()}
 
+    def refuse_links(self) -> None:
+        """Raises SourceError for a log that is a link: what a plan changes lies in the directory itself."""
+        for path in (one.file.path for one in self.report.files):
+            if os.path.basename(path) not in self.sizes and os.path.islink(path):
+                raise SourceError(f"{path}: a symbolic link; recover changes regular files only")
+
     @property
     def suffix(self) -> str:
         """The suffix of the segments."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 
 from kdump.engine.protocol import Engine
-from kdump.errors import SourceError
+from kdump.errors import SourceError, only
 from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, build_offsets, offset_entries
 from kdump.format.naming import RECOVERY_POINTS, TopicPartition
 from kdump.recover.losses import loss_without_plan
@@ -77,8 +77,9 @@ def plan_recovery(
             directories[report.path.rstrip("/") or "/"] = report
         elif item is not None:
             try:
-                plan = _plan(report, item, options, budget)
-                plans.append(_with_salvage(plan, report, item) if compares else plan)
+                with only(report.path):
+                    plan = _plan(report, item, options, budget)
+                    plans.append(_with_salvage(plan, report, item) if compares else plan)
             except SourceError as error:
                 yield Report(report.path, errors=[error])
             else:
@@ -86,7 +87,10 @@ def plan_recovery(
     points = points_of_plans(plans)
     for directory in dict.fromkeys((*points, *directories)):
         try:
-            plan = plan_log_directory(directory, points.get(directory, {}), options, repairs=directory in directories)
+            with only(directory):
+                plan = plan_log_directory(
+                    directory, points.get(directory, {}), options, repairs=directory in directories
+                )
         except SourceError as error:
             yield Report(directory, errors=[error])
             continue
@@ -129,6 +133,7 @@ def plan_partition(
     given = PlanInput(report, options)
     if given.has_nothing_to_do:
         return unchanged(given)._replace(lost=loss_without_plan(given))
+    given.refuse_links()
     # A strategy imports the steps of a broker's start, which most directories do without.
     if options.strategy == SALVAGE:
         from kdump.recover.salvage.plan import salvage

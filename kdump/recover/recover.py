@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
-from kdump.errors import KdumpError, SourceError
+from kdump.errors import KdumpError, SourceError, only
 from kdump.format import naming
 from kdump.format.naming import TopicPartition, topic_partition_of
 from kdump.recover import apply as applying
-from kdump.recover import copies, phases, run_group, undo
+from kdump.recover import copies, phases, run_group, run_plan, undo
 from kdump.recover.next_step import (
     PUT_BACK,
     PUT_COPY_BACK,
@@ -40,6 +40,7 @@ from kdump.recover.planner import (
 from kdump.recover.run_plan import RunPlan
 from kdump.recover.runs import Run, is_among_partitions, is_log_directory
 from kdump.recover.selection import Found
+from kdump.recover.steps import FileChanged
 from kdump.recover.transactions_left import findings_left
 from kdump.storage.directory_handle import DirectoryHandle, attribute_losses
 from kdump.storage.discovery import discover
@@ -47,7 +48,15 @@ from kdump.storage.file_store import directory_above
 from kdump.storage.lock import Lock, possible_log_directories
 from kdump.storage.partition import Partition
 from kdump.storage.stamps import read_stamps
-from kdump.storage.undo_folders import APPLIED, APPLYING, UNFINISHED, undo_folders_in
+from kdump.storage.undo_folders import (
+    APPLIED,
+    APPLYING,
+    UNFINISHED,
+    UndoFolder,
+    plan_state,
+    resume_hint,
+    undo_folders_in,
+)
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.next_step import REBUILT, shell_command
 from kdump.verify.report import Report
@@ -241,7 +250,8 @@ def _roots(
     for absolute, directory in sorted(named.items()):
         before = planned.get(absolute)
         try:
-            plan = plan_log_directory(directory, lowered[absolute], options, repairs=absolute in wrong)
+            with only(directory):
+                plan = plan_log_directory(directory, lowered[absolute], options, repairs=absolute in wrong)
         except SourceError as error:
             yield Report(directory, errors=[error])
             continue
@@ -255,6 +265,14 @@ def apply_and_verify(
     plan: Plan, how: ApplyOptions, refusals: Mapping[str, RecoveryStep] | None = None
 ) -> RecoveryResult:
     """Apply one plan and verify the result. `refusals` are the steps for what a broker refuses, by log directory."""
+    try:
+        with only(plan.path):
+            return _apply_and_verify(plan, how, refusals or {})
+    except SourceError as error:
+        return RecoveryResult(plan, error=error)
+
+
+def _apply_and_verify(plan: Plan, how: ApplyOptions, refusals: Mapping[str, RecoveryStep]) -> RecoveryResult:
     path, name, applied = plan.path, None, None
     lost: tuple[str, ...] = ()
     plan = plan._replace(clean_shutdown=plan.clean_shutdown and not how.drop_marker)
@@ -279,10 +297,11 @@ def apply_and_verify(
     except KdumpError as error:
         return RecoveryResult(plan, error=error)
     try:
-        found = plan.not_covered if plan.is_root else _verified(plan, path, applied)
+        with only(plan.path):
+            found = plan.not_covered if plan.is_root else _verified(plan, path, applied)
     except SourceError as error:
         return RecoveryResult(plan, True, name, error, lost_attributes=lost)
-    elsewhere = (refusals or {}).get(os.path.dirname(os.path.abspath(plan.path)))
+    elsewhere = refusals.get(os.path.dirname(os.path.abspath(plan.path)))
     return RecoveryResult(plan, True, name, None, found, _next(plan, path, found, elsewhere), lost)
 
 
@@ -413,7 +432,11 @@ def _resume_group(run: Run) -> list[undo.RunResult]:
     refusals = _refusals_by_directory([*plans, *group.others, *planned.values()])
     others = (RecoveryResult(plan) for plan in group.others)
     done = []
-    applied = (apply_and_verify(plan, how, refusals) for some in _in_order(list(plans)) for plan in some)
+    applied = [apply_and_verify(plan, how, refusals) for some in _in_order(list(plans)) for plan in some]
+    left = [result for result in applied if _may_work_later(result)]
+    if left:
+        hint = _keep_plan(run, whole)
+        applied = [_with_hint(result, hint) if result in left else result for result in applied]
     for item in [*applied, *others, *roots]:
         if isinstance(item, Report):
             done.append(undo.RunResult(run, item.errors[0]))
@@ -421,9 +444,35 @@ def _resume_group(run: Run) -> list[undo.RunResult]:
         undone = os.path.join(item.plan.path, naming.UNDO_FOLDER, "" if item.plan.is_root else run.run)
         own = Run(run.run, APPLIED, item.plan.path, undone, run.time_ms, whole.options.strategy)
         done.append(undo.RunResult(own, item.error, item))
-    if not any(map(_has_failed, roots)):
+    if not left and not any(map(_has_failed, roots)):
         run_group.finish_groups([group], run.run, keep=whole.keep)
     return done
+
+
+def _may_work_later(result: RecoveryResult) -> bool:
+    """Whether the same plan may be applied another time: the system failed, the directory is as the plan found it."""
+    if result.error is None or result.applied or isinstance(result.error, FileChanged):
+        return False
+    return os.path.isdir(result.plan.path)
+
+
+def _keep_plan(run: Run, whole: RunPlan) -> str:
+    """See that the plan of a run is still on the disk. What was done of a partition on its own went with it."""
+    folder = UndoFolder(run.run, run.flat)
+    try:
+        with DirectoryHandle(run.directory) as handle:
+            if plan_state(handle, folder) is None:
+                run_plan.write(handle, folder, whole)
+    except (OSError, KdumpError) as error:
+        return f"the plan of run {run.run} could not be kept: {error}"
+    return resume_hint(run.directory, run.run)
+
+
+def _with_hint(result: RecoveryResult, hint: str) -> RecoveryResult:
+    error = result.error
+    if error is None or hint in str(error):
+        return result
+    return result._replace(error=type(error)(f"{error}; {hint}", *error.args[1:]))
 
 
 @contextmanager

@@ -147,7 +147,7 @@ def _free_name(found: Iterable[Run], stem: str) -> str:
 def _check(run: Run, force: bool, within: str | None = None) -> UndoCheck:
     try:
         return check_undo(run, force, within)
-    except (OSError, EOFError, KdumpError) as error:
+    except Exception as error:  # noqa: BLE001  # an error of one directory does not stop the others
         return UndoCheck(run, error=sentence(run.directory, error))
 
 
@@ -155,10 +155,14 @@ def _refused(checks: list[UndoCheck]) -> UndoFailure:
     """The error where nothing is undone: the directories that cannot be, and the command for the others."""
     rest = [check.run.directory for check in checks if check.error is None and not check.run.flat]
     then = ""
+    unfinished = next((check.run for check in checks if check.run.plan in UNFINISHED), None)
     if rest:
         words = ["kdump", "recover", "--undo", "--run", checks[0].run.run, "--", *rest[:_COMMAND_PATHS]]
         more = f" (and {len(rest) - _COMMAND_PATHS} more)" if len(rest) > _COMMAND_PATHS else ""
         then = f"nothing was changed; to take back the rest: {shell_command(words)}{more}"
+    if unfinished is not None:
+        command = shell_command(["kdump", "recover", "--resume", unfinished.directory])
+        then = f"{then or 'nothing was changed'}; to finish the run: {command}"
     return UndoFailure([RunResult(one.run, one.error) for one in checks if one.error is not None], then)
 
 
@@ -271,7 +275,7 @@ class UndoGroup:
         try:
             with DirectoryHandle(root) as handle:
                 act(handle)
-        except (OSError, EOFError, KdumpError) as error:
+        except Exception as error:  # noqa: BLE001
             run = self._own.run if self._own is not None else Run(self._run, APPLIED, root, root)
             return [RunResult(run, sentence(root, error))]
         return []
@@ -322,7 +326,7 @@ def _try_run(run: Run, act: Callable[[DirectoryHandle], str]) -> RunResult:
     try:
         with DirectoryHandle(run.directory) as handle:
             return RunResult(run._replace(state=act(handle)))
-    except (OSError, EOFError, KdumpError) as error:
+    except Exception as error:  # noqa: BLE001  # an error of one directory does not stop the others
         return RunResult(run, sentence(run.directory, error))
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
+from kdump.errors import KdumpError, unexpected
 from kdump.render.escaping import Path
 from kdump.render.output import Output
 
@@ -362,44 +363,49 @@ class Renderer(ABC):
         value_decoder: ValueDecoder | None = None
         counting: dict[str, CountingDecoder | None] = {}  # of the files that have not ended
         for event in events:
-            match event:
-                case BatchEvent(batch, damage, records, crc_ok):
-                    self.aborted = event.aborted
-                    if not event.again:
-                        self.batch(path, batch, damage, crc_ok)
-                    self._choose_decoder(batch, batch.control or damage is not None, value_decoder)
-                    for piece in records.pieces() if records is not None else ():
-                        self.records(path, topic, partition, batch, piece)
-                case BatchRun():
-                    event.taken = self.batches(path, topic, partition, event)
-                case FileBegin(file, topic_partition):
-                    path, value_decoder = file.path, event.value_decoder
-                    if event.decoder is not None and path not in counting:
-                        counting[path] = self._counting(event.decoder)
-                    self.counting_decoder = counting.get(path)
-                    topic, partition = (None, None) if topic_partition is None else topic_partition
-                    if not event.again:
-                        self.begin(path)
-                case Gap() | ForeignBatch() | SearchLimit():
-                    self.gap(path, event)
-                case Tail():
-                    self.tail(path, event)
-                case StoredBytes():
-                    self.stored(path, event)
-                case FileEnd():
-                    counting.pop(path, None)
-                    yield from self._undecoded(path)
-                    self.end(path)
-                case CompanionEntry(kind, fields):
-                    self.entry(path, kind, fields)
-                case DumpFailure() | NothingAtOffset() | CompanionDamage() | FollowNote():
-                    yield event
-                case dump_events.IsolationNote():
-                    yield from self.isolation_note(event)
-                case dump_events.IndexReport() | dump_events.NonConsecutiveOffsets():
-                    yield from self.report(event)
-                case _:
-                    self._show_line(event)
+            try:
+                match event:
+                    case BatchEvent(batch, damage, records, crc_ok):
+                        self.aborted = event.aborted
+                        if not event.again:
+                            self.batch(path, batch, damage, crc_ok)
+                        self._choose_decoder(batch, batch.control or damage is not None, value_decoder)
+                        for piece in records.pieces() if records is not None else ():
+                            self.records(path, topic, partition, batch, piece)
+                    case BatchRun():
+                        event.taken = self.batches(path, topic, partition, event)
+                    case FileBegin(file, topic_partition):
+                        path, value_decoder = file.path, event.value_decoder
+                        if event.decoder is not None and path not in counting:
+                            counting[path] = self._counting(event.decoder)
+                        self.counting_decoder = counting.get(path)
+                        topic, partition = (None, None) if topic_partition is None else topic_partition
+                        if not event.again:
+                            self.begin(path)
+                    case Gap() | ForeignBatch() | SearchLimit():
+                        self.gap(path, event)
+                    case Tail():
+                        self.tail(path, event)
+                    case StoredBytes():
+                        self.stored(path, event)
+                    case FileEnd():
+                        counting.pop(path, None)
+                        yield from self._undecoded(path)
+                        self.end(path)
+                    case CompanionEntry(kind, fields):
+                        self.entry(path, kind, fields)
+                    case DumpFailure() | NothingAtOffset() | CompanionDamage() | FollowNote():
+                        yield event
+                    case dump_events.IsolationNote():
+                        yield from self.isolation_note(event)
+                    case dump_events.IndexReport() | dump_events.NonConsecutiveOffsets():
+                        yield from self.report(event)
+                    case _:
+                        self._show_line(event)
+            except (KdumpError, OSError, MemoryError):
+                raise
+            except Exception as error:  # noqa: BLE001  # the next event may be of another file
+                yield DumpFailure(unexpected(path, error))
 
     def _show_line(self, event: Event) -> None:
         """Render an event of which a dump has few, or none."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
-from kdump.errors import SourceError
+from kdump.errors import SourceError, only
 from kdump.format.batch import UP_TO_MAGIC
 from kdump.format.codec import CodecError
 from kdump.format.naming import INTERNAL_TOPICS, Kind, topic_partition_of_file
@@ -61,7 +61,8 @@ def scan(
     `on_bytes` takes the number of bytes of the log that were done since the last call.
     """
     try:
-        with open_file(task.range.segment.log, _policy(task.options), task.range) as source:
+        log = task.range.segment.log
+        with only(log.path), open_file(log, _policy(task.options), task.range) as source:
             return _RangeScan(source, task, carry, on_bytes).result()
     except SourceError as error:
         at = task.range.start

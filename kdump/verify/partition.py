@@ -74,6 +74,10 @@ class PartitionVerifier:
             return 0
         return min(first, max((base or 0 for base in bases), default=0))
 
+    @property
+    def path(self) -> str:
+        return self._partition.path
+
     # ---- a segment
 
     def begin_segment(self, segment: Segment) -> Callable[[bytes], None]:

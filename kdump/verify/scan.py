@@ -7,7 +7,7 @@ the whole partition.
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from kdump.errors import SourceError
+from kdump.errors import SourceError, only
 from kdump.format.codec import CodecError, LimitExceeded
 from kdump.format.naming import Kind
 from kdump.kernel.indexes import IndexTracker
@@ -122,7 +122,7 @@ def scan(
     """
     file = task.range.segment.log
     try:
-        with open_file(file, task.options.read_policy, task.range) as source:
+        with only(file.path), open_file(file, task.options.read_policy, task.range) as source:
             counted = source if on_bytes is None else ProgressSource(source, on_bytes)
             return scan_source(counted, task, carry, on_events, cache)
     except SourceError as error:

@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 
 from kdump.engine.protocol import Engine, task_sizes
 from kdump.engine.serial import Serial
-from kdump.errors import SourceError
+from kdump.errors import SourceError, only
 from kdump.format.naming import Kind
 from kdump.storage.discovery import discover
 from kdump.storage.file_store import exists, is_directory
 from kdump.storage.live import is_written, read_until_sound
 from kdump.storage.offset_checkpoints import CheckpointCache, CheckpointContext
-from kdump.storage.partition import LogDirectory, Partition, has_companions, without_companions
+from kdump.storage.partition import LogDirectory, Partition, Segment, has_companions, without_companions
 from kdump.storage.ranges import SegmentRange, cut_into_pieces, cut_into_ranges
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.fold import fold
@@ -112,19 +112,37 @@ def verify_logs(
         if isinstance(task.work, ScanTask) and isinstance(result, RangeSummary) and task.verifier is not None:
             pending.append((task.work, result))
             if task.work.range.stop is None:
-                task.verifier.replay_segment(task.work.range.segment, fold(pending))
+                _add_segment(task.verifier, task.work.range.segment, pending)
                 pending = []
                 if task.directories:
                     tasks.verifiers.popleft()
-                    reports = (task.verifier.conclude(),)
+                    reports = (_concluded(task.verifier),)
         for report, directory in zip(reports, task.directories, strict=True):
-            replicas.check(report)
-            if directory is None:
-                check_own_transactions(report)
-            else:
-                directory.add(report)
+            try:
+                with only(report.path):
+                    replicas.check(report)
+                    check_own_transactions(report) if directory is None else directory.add(report)
+            except SourceError as error:
+                report.errors.append(error)
             yield report
     yield from _reports(tasks.before)
+
+
+def _add_segment(verifier: PartitionVerifier, segment: Segment, ranges: "list[tuple[ScanTask, RangeSummary]]") -> None:
+    """Add the ranges of a segment. What fails is an error of its partition."""
+    try:
+        with only(verifier.path):
+            verifier.replay_segment(segment, fold(ranges))
+    except SourceError as error:
+        _failed(verifier, error)
+
+
+def _concluded(verifier: PartitionVerifier) -> Report:
+    try:
+        with only(verifier.path):
+            return verifier.conclude()
+    except SourceError as error:
+        return _failed(verifier, error)
 
 
 def _results(
@@ -142,7 +160,15 @@ def _results(
 def _reports(items: Iterable[LogDirectoryVerifier | SourceError]) -> Iterator[Report]:
     """The reports that need no task."""
     for item in items:
-        yield Report("", errors=[item]) if isinstance(item, SourceError) else item.conclude()
+        if isinstance(item, SourceError):
+            yield Report("", errors=[item])
+            continue
+        try:
+            with only(item.log_directory.path):
+                report = item.conclude()
+        except SourceError as error:
+            report = Report(item.log_directory.path, errors=[error])
+        yield report
 
 
 class _Tasks:
@@ -267,13 +293,23 @@ def _verify_partition(
     """The report of one partition, in this process."""
     verifier = PartitionVerifier(partition, context, options)
     try:
-        for segment in logs_of(partition):
-            on_events = verifier.begin_segment(segment)
-            summary = scan(ScanTask(SegmentRange(segment), options), on_events=on_events, on_bytes=on_bytes)
-            verifier.end_segment(segment, summary)
+        with only(partition.path):
+            for segment in logs_of(partition):
+                on_events = verifier.begin_segment(segment)
+                summary = scan(ScanTask(SegmentRange(segment), options), on_events=on_events, on_bytes=on_bytes)
+                verifier.end_segment(segment, summary)
+            return verifier.conclude()
+    except SourceError as error:
+        return _failed(verifier, error)
     except KeyboardInterrupt:
         raise VerifyInterrupted(verifier.report_so_far()) from None
-    return verifier.conclude()
+
+
+def _failed(verifier: PartitionVerifier, error: SourceError) -> Report:
+    """What was found of a partition until an error that says nothing about the others."""
+    report = verifier.report_so_far()
+    report.errors.append(error)
+    return report
 
 
 # ---- a partition that a broker is writing

@@ -72,7 +72,7 @@ def status_of(results: list[RecoveryResult], chosen: RecoverOptions, *, applies:
     summary = totals.summary()
     return exit_status.of_recovery(
         interrupted=False,
-        failed=any(result.error is not None for result in results),
+        failed=max((exit_status.of_error(result.error) for result in results if result.error is not None), default=0),
         gave_up=totals.gives_up_records,
         work_left=summary.has_errors or (applies and totals.has_refusals) or (not applies and bool(summary.actions)),
     )

@@ -15,7 +15,7 @@ from kdump.convert.preparation import PreparedPartition
 from kdump.convert.results import ConvertFindings
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
-from kdump.errors import KdumpError, SourceError
+from kdump.errors import KdumpError, SourceError, only
 from kdump.log.log_slice import SlicedPartition
 from kdump.recover.runs import is_log_directory
 from kdump.storage.file_store import store_of
@@ -129,10 +129,11 @@ class _LogConverter:
             run = Conversion(
                 task.partition.partition, target.options, target.isolation, damage, self._on_bytes or _ignore
             )
-            found = run.write(task.output, task.staging)
-            missing = missing_of(task.partition, [found.holes])
-            if target.strict:
-                refuse_missing(missing, NOTHING)
+            with only(task.partition.partition.path, writes=True):
+                found = run.write(task.output, task.staging)
+                missing = missing_of(task.partition, [found.holes])
+                if target.strict:
+                    refuse_missing(missing, NOTHING)
         except SourceError as error:
             found = error
         return LogResult(found, tuple(damage.values()), damage.ranges, damage.bytes, missing)

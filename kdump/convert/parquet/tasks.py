@@ -34,7 +34,7 @@ from kdump.convert.results import (
 from kdump.convert.tables import LARGEST_DATA
 from kdump.convert.value_texts import ValueTexts
 from kdump.engine.protocol import Engine
-from kdump.errors import KdumpError
+from kdump.errors import KdumpError, only
 from kdump.format.naming import TopicPartition
 from kdump.format.value_schemas.value_decoder import missing_packages
 from kdump.log.batch_location import DamagedRange
@@ -328,12 +328,13 @@ def _plan(task: _PlanTask) -> _PartPlan | KdumpError:
     partition = task.partition
     limit = min(task.max_batch_bytes, LARGEST_DATA)  # that of the records
     try:
-        start = continue_after(task.entry, partition, task.cleaner_offset, task.max_batch_bytes)
-        if start.is_done(partition):
-            return _PartPlan(start, ())
-        chosen = partition._replace(offset=(start.offset, partition.offset[1]))
-        parts = cut_into_parts(chosen, task.part_bytes, limit, committed=task.committed)
-        return _PartPlan(start, tuple(parts))
+        with only(partition.path):
+            start = continue_after(task.entry, partition, task.cleaner_offset, task.max_batch_bytes)
+            if start.is_done(partition):
+                return _PartPlan(start, ())
+            chosen = partition._replace(offset=(start.offset, partition.offset[1]))
+            parts = cut_into_parts(chosen, task.part_bytes, limit, committed=task.committed)
+            return _PartPlan(start, tuple(parts))
     except KdumpError as error:
         return error
 
@@ -352,16 +353,17 @@ class _Writer:
         try:
             texts = None if task.schemas is None else ValueTexts(task.schemas, task.missing_packages)
             formats = formats_of(task.settings, texts)
-            written = write_part(
-                task.staging,
-                task.settings,
-                task.part,
-                damage=damage,
-                max_batch_bytes=task.max_batch_bytes,
-                formats=formats,
-                read_policy=task.read_policy,
-                on_bytes=self._on_bytes,
-            )
+            with only(task.part.path, writes=True):
+                written = write_part(
+                    task.staging,
+                    task.settings,
+                    task.part,
+                    damage=damage,
+                    max_batch_bytes=task.max_batch_bytes,
+                    formats=formats,
+                    read_policy=task.read_policy,
+                    on_bytes=self._on_bytes,
+                )
         except KdumpError as error:
             return _PartResult(error, tuple(damage.values()))
         found = tuple(damage.values())

@@ -14,7 +14,7 @@ from kdump.convert.records.reader import RecordStream
 from kdump.convert.results import ConvertFindings, LeftOutCounts
 from kdump.convert.tables import FreeMemory, output_schema, record_schema
 from kdump.convert.value_texts import ValueTexts, log_columns
-from kdump.errors import SourceError
+from kdump.errors import SourceError, only
 from kdump.log.log_slice import SlicedPartition
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class RowConversion:
         try:
             if texts is not None:
                 texts.begin(part)
-            with closing(decode_ahead(stream.batches([part]))) as batches:
+            with only(part.path, writes=True), closing(decode_ahead(stream.batches([part]))) as batches:
                 for batch in batches:
                     offsets = batch.column(_OFFSET)
                     if batch.num_rows:

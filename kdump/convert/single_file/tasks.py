@@ -26,7 +26,7 @@ from kdump.convert.single_file.writers import table_writer
 from kdump.convert.tables import LARGEST_DATA
 from kdump.engine.processes import Processes
 from kdump.engine.protocol import Engine
-from kdump.errors import SourceError
+from kdump.errors import SourceError, only
 from kdump.log.log_slice import SlicedPartition
 
 _LEAST_BYTES: Final = 1 << 20
@@ -195,7 +195,9 @@ class _Writers:
 def _cut(task: _CutTask) -> tuple[SlicedPartition, ...]:
     """The parts of a topic-partition; the function that an engine maps."""
     try:
-        return tuple(cut_into_parts(task.partition, task.part_bytes, task.max_batch_bytes, committed=task.committed))
+        with only(task.partition.path):
+            how = (task.part_bytes, task.max_batch_bytes)
+            return tuple(cut_into_parts(task.partition, *how, committed=task.committed))
     except SourceError:
         return (task.partition,)  # who reads it reports it
 

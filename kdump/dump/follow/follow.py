@@ -15,7 +15,7 @@ from kdump.dump.dump import DumpOptions, OnDamage, RecordLimit
 from kdump.dump.events import DumpFailure, Event, FileBegin, FollowNote, OutputFlush
 from kdump.dump.follow.high_watermarks import HighWatermarks
 from kdump.dump.follow.log_cursor import LogCursor
-from kdump.errors import SourceError
+from kdump.errors import SourceError, only
 from kdump.format.naming import Kind
 from kdump.storage.change_events import ChangeEvents, Changes
 from kdump.storage.directory_watch import DirectoryWatch, PartitionPath
@@ -195,9 +195,10 @@ class _Follow:
             self._unmarked.add(path)
             yield FollowNote(path, _NO_MARK)
         try:
-            for event in cursor.advance(limited=committed, mark=mark):
-                some = True
-                yield event
+            with only(path):
+                for event in cursor.advance(limited=committed, mark=mark):
+                    some = True
+                    yield event
             self._failures.pop(path, None)
         except SourceError as error:
             yield from self._failure(path, error)
