@@ -130,6 +130,13 @@ def only(path: str, *, writes: bool = False) -> Iterator[None]:
         raise unexpected(path, error) from None
 
 
+def if_unexpected(path: str, error: Exception) -> UnexpectedError:
+    """The error for an exception that nothing expects. Raises any other again."""
+    if isinstance(error, KdumpError | OSError | MemoryError):
+        raise error
+    return unexpected(path, error)
+
+
 def unexpected(path: str, error: BaseException, then: str = "") -> UnexpectedError:
     """The error for an exception that nothing expects, with a clause on what follows."""
     import traceback

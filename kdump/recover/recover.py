@@ -16,7 +16,7 @@ from kdump.errors import KdumpError, SourceError, only
 from kdump.format import naming
 from kdump.format.naming import TopicPartition, topic_partition_of
 from kdump.recover import apply as applying
-from kdump.recover import copies, phases, run_group, run_plan, undo
+from kdump.recover import copies, phases, run_group, undo
 from kdump.recover.next_step import (
     PUT_BACK,
     PUT_COPY_BACK,
@@ -40,7 +40,6 @@ from kdump.recover.planner import (
 from kdump.recover.run_plan import RunPlan
 from kdump.recover.runs import Run, is_among_partitions, is_log_directory
 from kdump.recover.selection import Found
-from kdump.recover.steps import FileChanged
 from kdump.recover.transactions_left import findings_left
 from kdump.storage.directory_handle import DirectoryHandle, attribute_losses
 from kdump.storage.discovery import discover
@@ -48,15 +47,7 @@ from kdump.storage.file_store import directory_above
 from kdump.storage.lock import Lock, possible_log_directories
 from kdump.storage.partition import Partition
 from kdump.storage.stamps import read_stamps
-from kdump.storage.undo_folders import (
-    APPLIED,
-    APPLYING,
-    UNFINISHED,
-    UndoFolder,
-    plan_state,
-    resume_hint,
-    undo_folders_in,
-)
+from kdump.storage.undo_folders import APPLIED, APPLYING, UNFINISHED, undo_folders_in
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.next_step import REBUILT, shell_command
 from kdump.verify.report import Report
@@ -433,10 +424,9 @@ def _resume_group(run: Run) -> list[undo.RunResult]:
     others = (RecoveryResult(plan) for plan in group.others)
     done = []
     applied = [apply_and_verify(plan, how, refusals) for some in _in_order(list(plans)) for plan in some]
-    left = [result for result in applied if _may_work_later(result)]
+    left = any(map(run_group.may_work_later, applied))
     if left:
-        hint = _keep_plan(run, whole)
-        applied = [_with_hint(result, hint) if result in left else result for result in applied]
+        applied = run_group.keep_plan(run, whole, applied)
     for item in [*applied, *others, *roots]:
         if isinstance(item, Report):
             done.append(undo.RunResult(run, item.errors[0]))
@@ -447,32 +437,6 @@ def _resume_group(run: Run) -> list[undo.RunResult]:
     if not left and not any(map(_has_failed, roots)):
         run_group.finish_groups([group], run.run, keep=whole.keep)
     return done
-
-
-def _may_work_later(result: RecoveryResult) -> bool:
-    """Whether the same plan may be applied another time: the system failed, the directory is as the plan found it."""
-    if result.error is None or result.applied or isinstance(result.error, FileChanged):
-        return False
-    return os.path.isdir(result.plan.path)
-
-
-def _keep_plan(run: Run, whole: RunPlan) -> str:
-    """See that the plan of a run is still on the disk. What was done of a partition on its own went with it."""
-    folder = UndoFolder(run.run, run.flat)
-    try:
-        with DirectoryHandle(run.directory) as handle:
-            if plan_state(handle, folder) is None:
-                run_plan.write(handle, folder, whole)
-    except (OSError, KdumpError) as error:
-        return f"the plan of run {run.run} could not be kept: {error}"
-    return resume_hint(run.directory, run.run)
-
-
-def _with_hint(result: RecoveryResult, hint: str) -> RecoveryResult:
-    error = result.error
-    if error is None or hint in str(error):
-        return result
-    return result._replace(error=type(error)(f"{error}; {hint}", *error.args[1:]))
 
 
 @contextmanager

@@ -11,15 +11,24 @@ from kdump.format.naming import UNDO_FOLDER
 from kdump.recover import run_plan
 from kdump.recover.apply import NOTHING, ApplyResult, apply, remove_finished_runs, sentence
 from kdump.recover.journal import Step
-from kdump.recover.plan import Plan
+from kdump.recover.plan import Plan, RecoveryResult
 from kdump.recover.planner import repairs_checkpoint
 from kdump.recover.run_plan import RunPlan
 from kdump.recover.runs import Run, folder_of, log_directory_of, runs_in
-from kdump.recover.steps import RunExecutor, load
+from kdump.recover.steps import FileChanged, RunExecutor, load
 from kdump.recover.undo import resume_steps
 from kdump.recover.undo_root import root_state
 from kdump.storage.directory_handle import DirectoryHandle
-from kdump.storage.undo_folders import APPLIED, APPLYING, UNDOING, UndoFolder, discard, plan_state, refuse_unfinished
+from kdump.storage.undo_folders import (
+    APPLIED,
+    APPLYING,
+    UNDOING,
+    UndoFolder,
+    discard,
+    plan_state,
+    refuse_unfinished,
+    resume_hint,
+)
 
 
 class RunGroup(NamedTuple):
@@ -107,21 +116,71 @@ def _discard(groups: Iterable[RunGroup], run: str) -> None:
 
 
 def finish_groups(groups: Iterable[RunGroup], run: str, *, keep: bool) -> None:
-    """Say on the disk that a run is done. Where nothing is kept, or nothing was done, nothing of it stays."""
+    """Say on the disk that a run is done. Where nothing is kept, or nothing was done, nothing of it stays.
+
+    Raises KdumpError where that cannot be said of a group, once it is said of all others.
+    """
+    errors: list[KdumpError] = []
     for group in groups:
         folder = UndoFolder(run, group.flat)
         try:
             with DirectoryHandle(group.directory) as handle:
                 run_plan.enter(handle, folder, APPLIED)
-                parts = [_own_state(plan, run) for plan in group.plans]
-                if not keep or not any((*parts, load(handle, folder))):
-                    for plan, state in zip(group.plans, parts, strict=True):
-                        if group.flat and state == APPLIED:
-                            with DirectoryHandle(plan.path) as inner:
-                                discard(inner, UndoFolder(run))
-                    discard(handle, folder)
+                with suppress(OSError, KdumpError):  # the next run removes it
+                    _discard_parts(group, handle, folder, keep=keep)
         except (OSError, KdumpError) as error:
-            raise sentence(group.directory, error) from None
+            errors.append(sentence(group.directory, error, _how_it_ended(group, run)))
+    if errors:
+        raise errors[0]
+
+
+def may_work_later(result: RecoveryResult) -> bool:
+    """Whether the same plan may be applied another time: the system failed, the directory is as the plan found it."""
+    if result.error is None or result.applied or isinstance(result.error, FileChanged):
+        return False
+    return os.path.isdir(result.plan.path)
+
+
+def keep_plan(run: Run, whole: RunPlan, results: Iterable[RecoveryResult]) -> list[RecoveryResult]:
+    """See that the plan of a run stays for what may work later; the results say how to go on.
+
+    What was done of a partition on its own went with the plan.
+    """
+    folder, hint = UndoFolder(run.run, run.flat), resume_hint(run.directory, run.run)
+    try:
+        with DirectoryHandle(run.directory) as handle:
+            if plan_state(handle, folder) is None:
+                run_plan.write(handle, folder, whole)
+    except (OSError, KdumpError) as error:
+        hint = f"the plan of run {run.run} could not be kept: {error}"
+    return [_with_hint(result, hint) if may_work_later(result) else result for result in results]
+
+
+def _with_hint(result: RecoveryResult, hint: str) -> RecoveryResult:
+    error = result.error
+    if error is None or hint in str(error):
+        return result
+    return result._replace(error=type(error)(f"{error}; {hint}", *error.args[1:]))
+
+
+def _how_it_ended(group: RunGroup, run: str) -> str:
+    """A clause about a run whose end could not be put on the disk for sure."""
+    with suppress(OSError, KdumpError), DirectoryHandle(group.directory, read_only=True) as handle:
+        if plan_state(handle, UndoFolder(run, group.flat)) != APPLYING:
+            return f"run {run} is done"
+    return resume_hint(group.directory, run)
+
+
+def _discard_parts(group: RunGroup, handle: DirectoryHandle, folder: UndoFolder, *, keep: bool) -> None:
+    """Remove what is left of a run that is done, where nothing is kept or nothing was done."""
+    parts = [_own_state(plan, folder.run) for plan in group.plans]
+    if keep and any((*parts, load(handle, folder))):
+        return
+    for plan, state in zip(group.plans, parts, strict=True):
+        if group.flat and state == APPLIED:
+            with DirectoryHandle(plan.path) as inner:
+                discard(inner, UndoFolder(folder.run))
+    discard(handle, folder)
 
 
 def _own_state(plan: Plan, run: str) -> str | None:

@@ -10,9 +10,11 @@ from typing import Final, NamedTuple
 
 from kdump.errors import KdumpError
 from kdump.format import naming
+from kdump.recover import run_plan
 from kdump.recover.runs import Run, folder_of, runs_in
 from kdump.recover.steps import RunExecutor, load
 from kdump.storage.directory_handle import DirectoryHandle
+from kdump.storage.undo_folders import APPLIED
 
 SAVED: Final = "undo"
 """The strategy of a run that keeps what an undo would have overwritten."""
@@ -51,9 +53,14 @@ def check_undo(run: Run, force: bool, within: str | None = None) -> UndoCheck:
         loaded = load(handle, folder_of(run))
         if loaded is None:
             if run.plan is not None:
+                whole = run_plan.read(handle, folder_of(run))
+                if run.plan == APPLIED and whole is not None and not whole.keep:
+                    return UndoCheck(run, error=_kept_nothing(handle, run))
                 return UndoCheck(run)  # a run that changed nothing here yet
             raise KdumpError(f"{run.undo}: its journal is gone, so that it is not known where these files belong")
         state, journal = loaded
+        if state == APPLIED and not journal.keep:
+            return UndoCheck(run, error=_kept_nothing(handle, run))
         executor = RunExecutor(handle, folder_of(run), journal)
         if later := _later(executor, within):
             return UndoCheck(run, error=_later_error(handle, later))
@@ -70,6 +77,13 @@ def check_undo(run: Run, force: bool, within: str | None = None) -> UndoCheck:
         blocking = [] if force or run.flat else [name for name in (*odd, *others) if _blocks(executor, name)]
         then = "--force keeps what is there now and takes the run back all the same"
         return found._replace(error=refusal(executor, blocking, then)) if blocking else found
+
+
+def _kept_nothing(handle: DirectoryHandle, run: Run) -> KdumpError:
+    return KdumpError(
+        f"{handle.path}: run {run.run} is done here and kept nothing of what it removed (--no-keep), so that it cannot"
+        " be undone"
+    )
 
 
 def _later(executor: RunExecutor, within: str | None) -> Run | None:

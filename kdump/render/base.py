@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
-from kdump.errors import KdumpError, unexpected
+from kdump.errors import if_unexpected
 from kdump.render.escaping import Path
 from kdump.render.output import Output
 
@@ -354,23 +354,20 @@ class Renderer(ABC):
             FileBegin,
             FileEnd,
             FollowNote,
-            NothingAtOffset,
-            StoredBytes,
         )
         from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
 
-        path, topic, partition = "", None, None
-        value_decoder: ValueDecoder | None = None
+        path, topic, partition, value_decoder = "", None, None, None
         counting: dict[str, CountingDecoder | None] = {}  # of the files that have not ended
         for event in events:
             try:
                 match event:
-                    case BatchEvent(batch, damage, records, crc_ok):
+                    case BatchEvent(batch, damage):
                         self.aborted = event.aborted
                         if not event.again:
-                            self.batch(path, batch, damage, crc_ok)
+                            self.batch(path, batch, damage, event.crc_ok)
                         self._choose_decoder(batch, batch.control or damage is not None, value_decoder)
-                        for piece in records.pieces() if records is not None else ():
+                        for piece in event.records.pieces() if event.records is not None else ():
                             self.records(path, topic, partition, batch, piece)
                     case BatchRun():
                         event.taken = self.batches(path, topic, partition, event)
@@ -386,7 +383,7 @@ class Renderer(ABC):
                         self.gap(path, event)
                     case Tail():
                         self.tail(path, event)
-                    case StoredBytes():
+                    case dump_events.StoredBytes():
                         self.stored(path, event)
                     case FileEnd():
                         counting.pop(path, None)
@@ -394,7 +391,7 @@ class Renderer(ABC):
                         self.end(path)
                     case CompanionEntry(kind, fields):
                         self.entry(path, kind, fields)
-                    case DumpFailure() | NothingAtOffset() | CompanionDamage() | FollowNote():
+                    case DumpFailure() | dump_events.NothingAtOffset() | CompanionDamage() | FollowNote():
                         yield event
                     case dump_events.IsolationNote():
                         yield from self.isolation_note(event)
@@ -402,10 +399,8 @@ class Renderer(ABC):
                         yield from self.report(event)
                     case _:
                         self._show_line(event)
-            except (KdumpError, OSError, MemoryError):
-                raise
             except Exception as error:  # noqa: BLE001  # the next event may be of another file
-                yield DumpFailure(unexpected(path, error))
+                yield DumpFailure(if_unexpected(path, error))
 
     def _show_line(self, event: Event) -> None:
         """Render an event of which a dump has few, or none."""

@@ -471,3 +471,118 @@ def test_a_checkpoint_that_was_moved_away_is_not_thrown_away(tmp_path: Path, who
         assert (directory / RECOVERY_POINTS).read_bytes() != b"nonsense"
     recover.undo_recovery(str(directory))
     assert tree(directory) == now
+
+
+# ---- trouble at any change
+
+
+class Killed(BaseException):
+    pass
+
+
+class Trouble:
+    """Counts what is done to a directory, and fails at the call of this number."""
+
+    def __init__(self, at: int, error: BaseException) -> None:
+        self.at, self.error, self.calls = at, error, 0
+
+    def patch(self, patch: pytest.MonkeyPatch) -> None:
+        for name in ("rename", "link", "remove", "remove_directory", "make_directory", "create", "sync"):
+            patch.setattr(DirectoryHandle, name, self._counted(getattr(DirectoryHandle, name)))
+
+    def _counted(self, right: Any) -> Any:
+        def call(*given: Any, **how: Any) -> Any:
+            self.calls += 1
+            if self.calls == self.at or (self.calls > self.at and isinstance(self.error, Killed)):
+                raise self.error
+            return right(*given, **how)
+
+        return call
+
+
+def troubled(act: Any, at: int, error: BaseException) -> tuple[int, BaseException | None]:
+    trouble = Trouble(at, error)
+    with pytest.MonkeyPatch.context() as patch:
+        trouble.patch(patch)
+        try:
+            act()
+        except (Killed, KdumpError, OSError) as met:
+            return trouble.calls, met
+    return trouble.calls, None
+
+
+@pytest.mark.parametrize("error", [Killed(), OSError(errno.ENOSPC, "No space left on device")], ids=["kill", "ENOSPC"])
+def test_an_undo_of_a_run_that_kept_nothing_restores_all_or_says_so(tmp_path: Path, error: BaseException) -> None:
+    calls, _ = troubled(GroupTrial(tmp_path, keep=False).apply, 0, OSError())
+    refused = 0
+    for at in sorted({*range(1, calls + 1, calls // 6), *range(calls - 5, calls + 1)}):
+        trial = GroupTrial(tmp_path, keep=False)
+        troubled(trial.apply, at, error)
+        now = tree(trial.directory)
+        if not runs(str(trial.directory)):
+            continue
+        _, met = troubled(trial.undo, 0, OSError())
+        if met is None:
+            assert tree(trial.directory) == trial.old, at
+            continue
+        refused += 1
+        assert isinstance(met, UndoFailure)
+        assert "kept nothing of what it removed" in str(met)
+        assert tree(trial.directory) == now
+        if trial.is_unfinished():
+            assert f"kdump recover --resume {trial.directory}" in met.then
+            trial.resume()
+            assert not trial.is_unfinished()
+    assert refused
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_resume_that_met_an_error_can_be_repeated(tmp_path: Path, keep: bool) -> None:
+    whole = GroupTrial(tmp_path / "whole", keep=keep)
+    total, _ = troubled(whole.apply, 0, OSError())
+
+    def killed() -> GroupTrial:
+        trial = GroupTrial(tmp_path / "x", keep=keep)
+        troubled(trial.apply, total // 2, Killed())
+        return trial
+
+    calls, _ = troubled(killed().resume, 0, OSError())
+    repeated = 0
+    for at in sorted({*range(1, calls + 1, calls // 10), calls}):
+        trial = killed()
+        _, met = troubled(trial.resume, at, OSError(errno.EIO, "Input/output error"))
+        if trial.is_unfinished():
+            assert met is not None
+            repeated += 1
+            trial.resume()
+        assert contents(tree(trial.directory)) == contents(tree(whole.directory)), at
+        assert not trial.is_unfinished(), at
+    assert repeated
+
+
+def test_a_resume_of_one_partition_that_met_an_error_can_be_repeated(tmp_path: Path) -> None:
+    def written() -> tuple[Path, Any]:
+        shutil.rmtree(tmp_path / "x", ignore_errors=True)
+        directory = directories.write(tmp_path / "x" / "t-0", dict(recovery_plans.DAMAGED))
+        options = RecoverOptions(walk="all", now_ms=NOW_MS)
+        how = recover.ApplyOptions("1")
+        return directory, lambda: list(recover.recover_logs(discover([str(directory)]), options, how))
+
+    directory, act = written()
+    total, _ = troubled(act, 0, OSError())
+    new = contents(tree(directory))
+
+    def killed() -> Path:
+        directory, act = written()
+        troubled(act, total * 2 // 3, Killed())
+        return directory
+
+    calls, _ = troubled(lambda: recover.resume_recovery(str(killed())), 0, OSError())
+    for at in range(1, calls + 1, 4):
+        directory = killed()
+        troubled(
+            lambda here=directory: recover.resume_recovery(str(here)), at, OSError(errno.EIO, "Input/output error")
+        )
+        if any(not run.finished for run in runs(str(directory))):
+            recover.resume_recovery(str(directory))
+        assert contents(tree(directory)) == new, at
