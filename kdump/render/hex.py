@@ -23,7 +23,7 @@ import shutil
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from kdump.dump.fields.cursor import ByteField, FieldGroup, RecordContent
+from kdump.dump.fields.cursor import ByteField, FieldGroup, RecordContent, Span
 from kdump.format.record import Record
 from kdump.render.base import RenderOptions
 from kdump.render.escaping import Path, printable, quoted
@@ -111,18 +111,23 @@ class HexRenderer(TextRenderer):
     def _means(self, content: RecordContent) -> int:
         """What a record of a control batch or of an internal topic says; returns the number of lines."""
         if self._is_control:
-            said = control_word(content.key, content.value)
+            said = control_word(_copy(content.key), _copy(content.value))
         elif self._is_damaged:
             return 0
         elif self.decoder is not None or self.value_decoder is not None:
             from kdump.render.decoded import decoded_words  # only what is decoded needs it
 
-            record = Record(0, -1, content.key, content.value, content.headers, -1, 2, 0, 0)
+            headers = tuple((bytes(key), _copy(value)) for key, value in content.headers)
+            record = Record(0, -1, _copy(content.key), _copy(content.value), headers, -1, 2, 0, 0)
             said = decoded_words(self.decoder, self.value_decoder, record, self._mode)
         else:
             return 0
         self.out.write(f"{_margin(content.depth)}{'':>8}  = {said}\n")
         return 1
+
+
+def _copy(data: Span | None) -> bytes | None:
+    return None if data is None else bytes(data)
 
 
 def _margin(depth: int) -> str:

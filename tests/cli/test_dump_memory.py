@@ -54,7 +54,9 @@ def test_many_small_records(tmp_path: Path, how: list[str], codec: str) -> None:
     assert used < PROGRAM_BYTES + 2 * len(payload)
 
 
-@pytest.mark.parametrize("how", [["--format", "text"], ["--format", "json"], ["--format", "kafka", "--print-data-log"]])
+@pytest.mark.parametrize(
+    "how", [["--format", "text"], ["--format", "hex"], ["--format", "json"], ["--format", "kafka", "--print-data-log"]]
+)
 def test_large_records(tmp_path: Path, how: list[str]) -> None:
     records = [build.record(b"k", b"v" * (16 * MIB)) for _ in range(2)]
     batches = [build.batch(records, codec="zstd", base_offset=2 * number) for number in range(4)]

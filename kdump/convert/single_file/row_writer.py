@@ -2,17 +2,18 @@
 
 import mmap
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from kdump.convert.single_file.long_rows import LongLines, arrays_of, long_rows
 from kdump.convert.single_file.table_writer import ByteSink, TableWriter
 from kdump.convert.tables import RECORDS
 from kdump.kernel.row_lines import RowLines
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
+    pass
 
 BUFFER_BYTES: Final = 256 << 10
 """What is written at once, unless a line is longer."""
@@ -29,14 +30,6 @@ _KINDS: Final = {
     RECORDS.field("codec").type: "dictionary",
     RECORDS.field("headers").type: "headers",
 }
-
-
-class ArrayBuffers(NamedTuple):
-    """The buffers of an array and where it begins in them: kdump.kernel.row_lines.Array."""
-
-    rows: int
-    offset: int
-    buffers: Sequence["Buffer | None"]
 
 
 class RowWriter(TableWriter):
@@ -64,6 +57,18 @@ class RowWriter(TableWriter):
         self._check(batch)
         if not self._is_open:
             raise ValueError("the writer is closed")
+        at = 0
+        for row in long_rows(self._kinds, batch):
+            self._write_lines(batch.slice(at, row - at))
+            for piece in LongLines(self._style, self._kinds, list(self._labels()), self._end()).pieces(
+                batch.slice(row, 1)
+            ):
+                self._file.write(piece)
+            at = row + 1
+        self._write_lines(batch.slice(at) if at else batch)
+
+    def _write_lines(self, batch: pa.RecordBatch) -> None:
+        """Write rows whose values are not long."""
         lines = self._lines
         lines.begin(batch.num_rows, [arrays_of(kind, each) for kind, each in zip(self._kinds, batch, strict=True)])
         try:
@@ -90,20 +95,3 @@ def _kind_of(field: pa.Field, is_json: bool) -> str:
     if field.type != pa.string():
         raise ValueError(f"column {field.name!r} holds no JSON text: its type is {field.type}")
     return "json"
-
-
-def arrays_of(kind: str, array: pa.Array) -> list[ArrayBuffers]:
-    """The arrays of a column, as kdump.kernel.row_lines.ARRAYS has them for its kind."""
-    if kind == "dictionary":
-        return [_buffers_of(array.indices), _buffers_of(array.dictionary)]
-    if kind == "headers":
-        headers = array.values
-        if headers.null_count:
-            raise ValueError("a header is null")
-        lists = ArrayBuffers(len(array), array.offset, array.buffers()[:2])
-        return [lists, _buffers_of(headers.field(0)), _buffers_of(headers.field(1))]
-    return [_buffers_of(array)]
-
-
-def _buffers_of(array: pa.Array) -> ArrayBuffers:
-    return ArrayBuffers(len(array), array.offset, array.buffers())

@@ -164,11 +164,11 @@ def _record(cursor: FieldCursor, header: dict[str, int], previous: int, depth: i
     elif delta.value > header["lastOffsetDelta"]:
         damage = f"lastOffsetDelta of the batch is {header['lastOffsetDelta']}"
     yield _varint_field(cursor, "offsetDelta", damage, note=f"offset {header['baseOffset'] + delta.value}")
-    contents: list[bytes | None] = []
+    contents: list[Span | None] = []
     for name in ("key", "value"):
         if not (yield from _content(cursor, name, contents)):
             return delta.value
-    headers: list[bytes | None] = []
+    headers: list[Span | None] = []
     if (yield from _headers(cursor, headers)):
         pairs = tuple((key or b"", value) for key, value in zip(headers[::2], headers[1::2], strict=True))
         yield RecordContent(contents[0], contents[1], pairs, depth)
@@ -177,7 +177,7 @@ def _record(cursor: FieldCursor, header: dict[str, int], previous: int, depth: i
     return delta.value
 
 
-def _content(cursor: FieldCursor, name: str, contents: list[bytes | None]) -> Generator[Part, None, bool]:
+def _content(cursor: FieldCursor, name: str, contents: list[Span | None]) -> Generator[Part, None, bool]:
     """A length and so many bytes, which go to `contents`; returns whether they can be read."""
     length = cursor.varint()
     left = cursor.left - length.size
@@ -191,11 +191,11 @@ def _content(cursor: FieldCursor, name: str, contents: list[bytes | None]) -> Ge
     yield _varint_field(cursor, f"{name}Length", None, note="null" if length.value < 0 else "")
     if length.value > 0:
         yield (field := cursor.take(length.value, name, is_content=True))
-    contents.append(None if length.value < 0 else bytes(field.data) if length.value else b"")
+    contents.append(None if length.value < 0 else field.data if length.value else b"")
     return True
 
 
-def _headers(cursor: FieldCursor, contents: list[bytes | None]) -> Generator[Part, None, bool]:
+def _headers(cursor: FieldCursor, contents: list[Span | None]) -> Generator[Part, None, bool]:
     """The headers, whose keys and values go to `contents`; returns whether they can be read."""
     count = cursor.varint()
     left = cursor.left - count.size

@@ -37,11 +37,11 @@ class FieldGroup(NamedTuple):
 
 
 class RecordContent(NamedTuple):
-    """Key, value and headers of the record whose fields came before."""
+    """Key, value and headers of the record whose fields came before, without a copy of their bytes."""
 
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+    key: Span | None
+    value: Span | None
+    headers: tuple[tuple[Span, Span | None], ...] = ()
     depth: int = 0
 
 

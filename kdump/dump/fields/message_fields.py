@@ -163,7 +163,7 @@ def _crc(cursor: FieldCursor, data: Span, start: int, what: str) -> ByteField:
     return cursor.take(4, "crc", f"{stored:#010x}, CRC-32", damage)
 
 
-def _content(cursor: FieldCursor, name: str) -> Generator[Part, None, bytes | None]:
+def _content(cursor: FieldCursor, name: str) -> Generator[Part, None, Span | None]:
     """A length and so many bytes; returns them, None for null and for what cannot be read."""
     length = cursor.number(4)
     if length is None:
@@ -181,4 +181,4 @@ def _content(cursor: FieldCursor, name: str) -> Generator[Part, None, bytes | No
         return None if length < 0 else b""
     field = cursor.take(length, name, is_content=True)
     yield field
-    return bytes(field.data)
+    return field.data
