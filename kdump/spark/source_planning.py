@@ -89,6 +89,12 @@ def known_logs(options: SourceOptions) -> Iterator[KnownLog]:
         if options.selection.takes(of, is_named=any(absolute(copy.path) in named for copy in copies)):
             chosen.append(copies)
     options.selection.check_topics(there)
+    nameless = [copies[0].path for copies in chosen if copies[0].topic_partition is None]
+    if len(nameless) > 1:
+        raise SourceOptionError(
+            f"{nameless[1]}: a log without a topic and a partition, as {nameless[0]} is already: their rows would mix;"
+            " read each on its own"
+        )
     for several in chosen:
         for copy in several:
             if any(segment.log.kind is Kind.KAFKA07 for segment in copy.segments):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import shutil
 from pathlib import Path
@@ -406,3 +407,44 @@ def test_the_manual_has_each_option() -> None:
     for name in {*KAFKA_OPTIONS, *OWN_OPTIONS} - of_streams:
         assert name in manual.OPTIONS or name in words or name == "paths", name
     assert ".Sh THE DATA SOURCE" in list(manual.section())
+
+
+# ---- logs with odd names, or none
+
+
+def written(directory: Path, *batches: bytes) -> Path:
+    directory.mkdir(parents=True)
+    (directory / f"{0:020d}.log").write_bytes(b"".join(batches))
+    return directory
+
+
+def test_a_name_that_is_no_utf8_is_escaped(tmp_path: Path) -> None:
+    written(tmp_path / os.fsdecode(b"t\xff-0"), build.batch([build.record(b"k")]))
+    assert [(row["topic"], row["offset"]) for row in read(tmp_path)] == [("t\\xff", 0)]
+    assert [row["topic"] for row in read(tmp_path, table="batches")] == ["t\\xff"]
+
+
+def test_rows_of_logs_without_a_name_never_mix(tmp_path: Path) -> None:
+    paths = [str(written(tmp_path / name, build.batch([build.record(b"k")]))) for name in ("one", "other")]
+    with pytest.raises(SourceOptionError, match="their rows would mix"):
+        read(tmp_path)
+    assert [row["offset"] for row in read(paths[0])] == [0]
+
+
+def test_a_magic_above_127_has_its_value(tmp_path: Path) -> None:
+    odd = bytearray(build.batch([build.record(b"k")], base_offset=1))
+    odd[16] = 200
+    directory = written(tmp_path / "t-0", build.batch([build.record(b"k")]), bytes(odd))
+    assert [row["magic"] for row in read(directory, table="batches")] == [2, 200]
+
+
+def test_kraft_snapshots_are_in_no_table(tmp_path: Path) -> None:
+    place = Path(shutil.copytree(FIXTURES / "metadata", tmp_path / "data"))
+    assert None not in {row["topic"] for row in read(place)}
+    for table in ("batches", "segments", "producers", "transactions"):
+        paths = {row["path"] for row in read(place, table=table)}
+        assert paths or table in ("producers", "transactions")
+        assert str(place) not in paths
+        assert not [path for path in paths if str(path).endswith(".checkpoint")]
+    with pytest.raises(kdump.SourceError, match="a KRaft snapshot, no topic-partition"):
+        read(place / "bootstrap.checkpoint")

@@ -303,7 +303,9 @@ RUNS = [
         " partition. Which partitions are chosen can change. Of a partition it goes on from next_offset, after it"
         " has found the last batch again, or only its offset where the log cleaner went past it. Where the log "
         "was cut since, or has another batch there, nothing of the partition changes, and the status is 3; "
-        "--rewrite TOPIC-N converts it anew."
+        "--rewrite TOPIC-N converts it anew. It does not go back to offsets that an earlier run left out because of "
+        "damage: while the folder lacks them, each run reports output/incomplete, an error, also where the log was "
+        "repaired meanwhile. With --rewrite the partition gets new files; the old ones go when these are written."
     ),
     (
         "next_offset is the offset of the first record whose transaction is not decided yet, else that after the last "
@@ -387,6 +389,11 @@ RULES = (
     (
         "Inside one copy, too, no offset comes twice: segments that overlap and batches that lie twice are put in"
         " order as kdump recover --salvage does."
+    ),
+    (
+        "Logs in directories whose names are no topic-partition are not copies of each other, and their rows are "
+        "never in one table, unless --replica all gives each row its path; numbered files of one directory are one "
+        "log. KRaft snapshots, bootstrap.checkpoint too, are not converted: kdump dump shows them."
     ),
 )
 MISSING = (
