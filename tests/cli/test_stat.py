@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -390,3 +391,25 @@ def test_all_fixtures(kdump: Any) -> None:
     ran = kdump("stat", "--format", "json", str(FIXTURES))
     assert ran.status == 0
     assert ran.err == b""
+
+
+def test_groups_and_their_partitions_are_shown_once(kdump: Any) -> None:
+    ran = kdump.inside(
+        "stat", "--by", "group", "--by", "group_partition", "--format", "terminal", str(FIXTURES / "internal")
+    )
+    assert ran.status == 0
+    assert len([line for line in ran.lines if line.split()[:2] == ["group", "partition"]]) == 1
+    alone = kdump.inside("stat", "--by", "group", "--format", "terminal", str(FIXTURES / "internal"))
+    assert len([line for line in alone.lines if line.split()[:2] == ["group", "partition"]]) == 1
+
+
+def test_what_was_written_does_not_lie_in_the_future(kdump: Any, tmp_path: Path) -> None:
+    now_ms = int(time.time() * 1000)
+    for name, timestamp in (("now-0", now_ms - 60_000), ("future-0", now_ms + 40 * 86_400_000)):
+        (tmp_path / name).mkdir()
+        records = [build.record(b"k", b"v" * 900, timestamp=timestamp)] * 2
+        (tmp_path / name / f"{0:020}.log").write_bytes(build.batch(records))
+    shown = " ".join(kdump.inside("stat", "--format", "terminal", ".").text.split())
+    assert "in the last day up to 20" in shown
+    assert "; the newest timestamp is in the future" in shown
+    assert "or before (a header has the time of the first record) to" in shown

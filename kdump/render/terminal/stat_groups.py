@@ -51,8 +51,10 @@ _PARTITION: Final = (
 )
 
 
-def group_pieces(section: RowSection, width: int, time_text: TimeText) -> Iterator[Text | Table]:
-    """The table of the rows, and after groups one of their topic-partitions."""
+def group_pieces(
+    section: RowSection, width: int, time_text: TimeText, *, with_partitions: bool
+) -> Iterator[Text | Table]:
+    """The table of the rows, and after groups one of their topic-partitions unless a section of their own has these."""
     groups = [row.source for row in section.rows if isinstance(row, GroupRow)]
     pairs = [(row.group, row.source) for row in section.rows if isinstance(row, GroupPartitionRow)]
     hidden = 0
@@ -60,7 +62,7 @@ def group_pieces(section: RowSection, width: int, time_text: TimeText) -> Iterat
         yield Text()
         yield table(_GROUP, [_group_cells(row, time_text) for row in section.rows if isinstance(row, GroupRow)], width)
         yield from _hidden(section.hidden, "group", "group")
-        every = [(group, each) for group in groups for each in group.partitions]
+        every = [(group, each) for group in groups for each in group.partitions] if with_partitions else []
         pairs, hidden = every[:_PARTITIONS], len(every) - len(every[:_PARTITIONS])
     else:
         hidden = section.hidden

@@ -161,14 +161,18 @@ class StatisticsView:
         oldest, newest = totals.smallest_timestamp, totals.largest_timestamp or 0
         known = oldest is not None and oldest >= 0
         short = not self._wide and known and newest - (oldest or 0) > _DAY_MS
-        bound = " or before" if totals.smallest_is_bound else ""
+        bound = " or before (a header has the time of the first record)" if totals.smallest_is_bound else ""
         since, until = (_minute(time)[: 10 if short else None] for time in (oldest, newest))
         text = f"{since}{bound} to {until}" if known else until
         shown = total.rate.bytes[-_LAST_BUCKETS:]
         if any(shown):
             span = span_text(total.rate.bucket_ms * len(shown))
             line = f"{sparkline(shown, len(shown)).lstrip()} " if self._wide else ""
-            text += f", {line}{size_text(sum(shown))} in its last {'day' if span == '1 d' else span}"
+            text += f", {line}{size_text(sum(shown))} in the last {'day' if span == '1 d' else span}"
+            if newest > total.now_ms:  # of what the future holds nothing was written
+                text += f" up to {_minute(total.rate.end_ms)}"
+        if newest > total.now_ms:
+            text += "; the newest timestamp is in the future"
         return Text(text)
 
     def _mix(self, volumes: Sequence[Volume], names: Sequence[str]) -> list[str]:
@@ -193,7 +197,8 @@ class StatisticsView:
         if not section.rows:
             return
         if section.kind in GROUP_KINDS:
-            yield from group_pieces(section, self._width, self._time)
+            alone = RowKind.GROUP_PARTITION not in self._result.options.by
+            yield from group_pieces(section, self._width, self._time, with_partitions=alone)
             return
         rules, largest = _RULES[section.kind], max(row.share for row in section.rows)
         yield Text()
