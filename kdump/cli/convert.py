@@ -325,7 +325,9 @@ def _status(totals: "ConvertTotals", what: "ConvertOptions", *, failed: int, int
 def _renderer(chosen: dict[str, Any]) -> Renderer:
     """What writes the report; it goes to standard error where the output goes to standard output."""
     stream = sys.stderr if chosen["output"] == "-" else sys.stdout
-    look = RenderOptions(color=options.use_color(chosen["color"]), display=options.display(chosen))
+    look = RenderOptions(
+        color=options.use_color(chosen["color"]), ascii_lines=options.is_ascii(), display=options.display(chosen)
+    )
     return renderer(chosen["format_name"], stream, look)
 
 

@@ -303,6 +303,7 @@ def _renderer(chosen: dict[str, Any]) -> Renderer:
     look = RenderOptions(
         bytes_mode=chosen["bytes_mode"],
         color=options.use_color(chosen["color"]),
+        ascii_lines=options.is_ascii(),
         records_only=chosen["records"],
         every_line=chosen["every_line"],
         deep_iteration=chosen["deep_iteration"],

@@ -279,6 +279,12 @@ def use_color(value: str) -> bool | None:
     return {"always": True, "never": False}.get(value)
 
 
+def is_ascii() -> bool:
+    """Whether the locale asks for lines and bars of ASCII: LC_ALL=C."""
+    names = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    return next(filter(None, names), "") in ("C", "POSIX")
+
+
 @contextmanager
 def partitions(
     chosen: dict[str, Any], *, companions: bool = True

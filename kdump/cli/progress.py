@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
-from kdump.cli import streams
+from kdump.cli import options, streams
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.verify.partition import logs_of
 from kdump.verify.summary import LogPosition
@@ -199,6 +199,9 @@ def _bar() -> Any:
     from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Column
 
+    shown = streams.without_hook(sys.stderr)
+    if options.is_ascii():
+        shown.reconfigure(encoding="ascii", errors="replace")  # of which rich makes the bar
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(BAR_COLUMNS),
@@ -207,7 +210,7 @@ def _bar() -> Any:
             "{task.fields[path]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)
         ),
         # Erasing the bar happens inside a write to sys.stderr, which cannot be written to then.
-        console=Console(file=streams.without_hook(sys.stderr), highlight=False),
+        console=Console(file=shown, highlight=False),
         auto_refresh=False,
         redirect_stdout=False,
         redirect_stderr=False,

@@ -207,7 +207,9 @@ def _warn_of_no_way_back(chosen: dict[str, Any]) -> None:
 
 
 def _look(chosen: dict[str, Any]) -> Look:
-    return Look(color=options.use_color(chosen["color"]), display=options.display(chosen))
+    return Look(
+        color=options.use_color(chosen["color"]), ascii_lines=options.is_ascii(), display=options.display(chosen)
+    )
 
 
 def _results(

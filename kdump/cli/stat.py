@@ -343,7 +343,12 @@ def _reports(chosen: dict[str, Any]) -> ReportOptions:
 def _look(chosen: dict[str, Any]) -> RenderOptions:
     level = Severity.INFO if chosen["format_name"] == "json" else Severity.WARNING
     display = FindingDisplay(level, folds=chosen["format_name"] != "json")
-    return RenderOptions(color=options.use_color(chosen["color"]), totals=not chosen["quiet"], display=display)
+    return RenderOptions(
+        color=options.use_color(chosen["color"]),
+        ascii_lines=options.is_ascii(),
+        totals=not chosen["quiet"],
+        display=display,
+    )
 
 
 def _measured(

@@ -96,7 +96,8 @@ def text_stream(raw: Any, name: str, like: Any) -> io.TextIOWrapper:
         writer,
         encoding=like.encoding,
         errors=like.errors,
-        line_buffering=like.line_buffering,
+        # What could not be read is said before the summary that follows it.
+        line_buffering=like.line_buffering or name == STANDARD_ERROR,
     )
 
 

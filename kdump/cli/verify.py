@@ -17,6 +17,7 @@ from kdump.verify.findings import CATALOGUE, Finding
 from kdump.verify.next_step import repair_of
 from kdump.verify.summary import (
     FindingFilter,
+    PartitionSummary,
     VerifyTotals,
     findings_by_file,
     names_code,
@@ -120,7 +121,8 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
     "--summary",
     "by_partition",
     is_flag=True,
-    help="Print a line for each partition instead of a line for each finding; with --format json beside these.",
+    help="Print a line for each partition with findings instead of a line for each finding, with -v for every one; with"
+    " --format json a line for every one beside the findings.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Print a line for each file, and findings of severity info too.")
 def command(**chosen: Any) -> int:
@@ -164,7 +166,7 @@ def command(**chosen: Any) -> int:
 
 def _look(chosen: dict[str, Any]) -> Look:
     display = options.display(chosen, chosen["select"], verbose=chosen["verbose"])
-    return Look(color=options.use_color(chosen["color"]), display=display)
+    return Look(color=options.use_color(chosen["color"]), ascii_lines=options.is_ascii(), display=display)
 
 
 def _reports(
@@ -189,9 +191,10 @@ def _show(
     """Print what the options ask for of one report."""
     if chosen["by_partition"]:
         summary = summarize_partition(report, wanted)
-        if summary is not None:
+        is_json = chosen["format_name"] == "json"
+        if summary is not None and (is_json or chosen["verbose"] or _is_shown(summary, out)):
             out.partition(report.path, summary)
-        if chosen["format_name"] != "json":
+        if not is_json:
             return
     if not chosen["verbose"]:
         if findings:
@@ -201,6 +204,12 @@ def _show(
         out.findings(finding_group, report.not_kept)
         if file is not None:
             out.file(file.path, file.summary)
+
+
+def _is_shown(summary: PartitionSummary, out: Renderer) -> bool:
+    """Whether the partition has a finding that is shown."""
+    display = out.options.display
+    return display is None or any(count and display.takes(*key) for key, count in summary.counts.items())
 
 
 def _end(totals: VerifyTotals, problems: ProblemLog, chosen: dict[str, Any], out: Renderer) -> int:

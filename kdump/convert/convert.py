@@ -19,9 +19,10 @@ from kdump.convert.results import (
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, SourceError
-from kdump.format.naming import TopicPartition, as_utf8
+from kdump.format.naming import TopicPartition, as_utf8, topics_text
 from kdump.storage.discovery import Found
 from kdump.storage.file_store import require_local
+from kdump.storage.partition import Partition
 from kdump.storage.value_schemas.chosen_schemas import AUTO, schemas_at
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def convert_logs(
         schemas_at(options.schemas)
     partitions: list[PreparedPartition] = []
     failed = False
-    for each in prepare(found, _prepare_options(options, engine), named, engine, on_path):
+    topics = set[str]()
+    for each in prepare(_with_topics(found, topics), _prepare_options(options, engine), named, engine, on_path):
         if isinstance(each, SourceError):
             failed = True
             yield each
@@ -72,7 +74,8 @@ def convert_logs(
             yield from each.merged.errors
             partitions.append(each)
     if not partitions and not failed:
-        raise KdumpError(f"no topic-partition among the paths is to be converted: {_CHOOSING}")
+        names = f"; {topics_text(topics)}" if options.choice.topics else ""
+        raise KdumpError(f"no topic-partition among the paths is to be converted: {_CHOOSING}{names}")
     if not partitions:
         return
     _refuse_mixed(partitions, options)
@@ -92,6 +95,14 @@ def convert_logs(
             yield item if not isinstance(item, OutputFile) else item.below(path, is_folder=options.target.is_folder)
     except OutputRefused as error:
         raise KdumpError(f"{error}; {_not_finished(each.partition.name for each in partitions)}") from None
+
+
+def _with_topics(found: Iterable[Found], topics: set[str]) -> Iterator[Found]:
+    """What was found; adds the names of its topics to `topics`."""
+    for each in found:
+        if isinstance(each, Partition) and each.topic_partition is not None:
+            topics.add(each.topic_partition.topic)
+        yield each
 
 
 def _with_refusals(run: Iterable[Converted]) -> Iterator[Converted]:

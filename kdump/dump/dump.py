@@ -59,13 +59,17 @@ def dump_logs(files: Iterable[LogFile | SourceError], options: DumpOptions, on_d
 
 def chosen_files(files: Iterable[LogFile | SourceError], options: DumpOptions) -> Iterator[LogFile | SourceError]:
     """The files of the topic-partitions that are to be shown; an error where there is none."""
-    found = False
+    found, topics = False, set[str]()
     for file in files:
-        if isinstance(file, SourceError) or options.includes_log(naming.log_of_records(file.path)):
+        of = None if isinstance(file, SourceError) else naming.log_of_records(file.path)
+        if isinstance(file, SourceError) or options.includes_log(of):
             found = True
             yield file
+        elif of is not None:
+            topics.add(of.topic)
     if not found and (options.topics or options.partitions):
-        yield SourceError("none of the paths holds a log that --topic and --partition choose")
+        names = f"; {naming.topics_text(topics)}" if topics else ""
+        yield SourceError(f"none of the paths holds a log that --topic and --partition choose{names}")
 
 
 def _dump_files(

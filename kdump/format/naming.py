@@ -29,6 +29,7 @@ remote-log-index-cache/                     in a log directory: indexes of tiere
 
 import os
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from os.path import abspath, basename, dirname, splitext
 from typing import Final, NamedTuple
@@ -117,6 +118,8 @@ ROOT_FILES = frozenset((*(name for name, kind in _COMPANION_NAMES.items() if kin
 OFFSET_CHECKPOINTS = tuple(name for name, kind in _COMPANION_NAMES.items() if kind is Kind.OFFSETS)
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
+NAMED_TOPICS: Final = 10
+"""So many topics are named in a sentence."""
 METADATA_TOPIC: Final = "__cluster_metadata"
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_LOG: Final = "__transaction_state"
@@ -233,6 +236,15 @@ def topic_partition_of(directory: str, *, kafka07: bool = False) -> TopicPartiti
         if topic and _INT.fullmatch(partition) is not None and int(partition) <= MAX_INT:
             return TopicPartition(topic, int(partition))
     return None
+
+
+def topics_text(topics: Iterable[str]) -> str:
+    """The names of topics in a sentence, the first ones of many."""
+    names = sorted(set(topics))
+    if not names:
+        return "no topic is there"
+    more = f" and {len(names) - NAMED_TOPICS} more" if len(names) > NAMED_TOPICS else ""
+    return f"the topics there are {', '.join(names[:NAMED_TOPICS])}{more}"
 
 
 def topic_partition_of_file(path: str) -> TopicPartition | None:

@@ -60,9 +60,9 @@ class RenderOptions:
 
     `bytes_mode` is one of `kdump.render.escaping.BYTES_MODES`. `color` and `width` belong to the terminal; None leaves
     the choice to it. `records_only` leaves out the lines of valid batches. `deep_iteration`, `print_data_log` and
-    `skip_record_metadata` are options of Kafka's dump tool and belong to the format `kafka` alone. `display` says which
-    findings are shown; without it all are. `totals`: stat shows the total too. `every_line`: the format hex shows all
-    lines of a batch.
+    `skip_record_metadata` are options of Kafka's dump tool and belong to the format `kafka` alone. `ascii_lines`: so
+    are the lines and bars of the terminal. `display` says which findings are shown; without it all are. `totals`: stat
+    shows the total too. `every_line`: the format hex shows all lines of a batch.
 
     The others belong to the formats of records (kdump.render.record_renderer). `template` is that of the format
     template. `null` stands for a null key or value. `separator` comes after each value. `decoded`: records have the
@@ -76,6 +76,7 @@ class RenderOptions:
     deep_iteration: bool = False
     print_data_log: bool = False
     skip_record_metadata: bool = False
+    ascii_lines: bool = False
     display: FindingDisplay | None = None
     totals: bool = True
     every_line: bool = False

@@ -28,7 +28,7 @@ from kdump.format.record import Record
 from kdump.render.base import RenderOptions
 from kdump.render.escaping import Path, printable, quoted
 from kdump.render.sentences import iso_time
-from kdump.render.text import TextRenderer, control_word
+from kdump.render.text import TextRenderer, batch_line, control_word
 
 if TYPE_CHECKING:
     from kdump.dump.events import StoredBytes
@@ -39,6 +39,8 @@ FIRST_BYTES: Final = 8
 LINE_BYTES: Final = 16
 MOST_LINES: Final = 10_000
 """So many lines of a batch are shown, unless all are asked for."""
+_MEANING_INDENT: Final = 2
+"""What a field means goes on so far to the right of its name."""
 _ZERO_LINES: Final = 4
 """So many lines of zeros become one."""
 _NOUGHTS: Final = bytes(LINE_BYTES)
@@ -52,13 +54,26 @@ class HexRenderer(TextRenderer):
 
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
         super().__init__(stream, options)
-        self._longest = LINE_BYTES * shutil.get_terminal_size().lines if self.out.terminal else 0
+        size = shutil.get_terminal_size()
+        self._longest, self._width = (LINE_BYTES * size.lines, size.columns) if self.out.terminal else (0, 0)
         self._is_control = self._is_damaged = False
 
     def batch(self, path: Path, batch: Batch, damage: str | None = None, crc_ok: bool | None = True) -> None:
-        super().batch(path, batch, damage, crc_ok)
+        if not self.options.hides_batch(damage):
+            line = f"{batch_line(batch, damage, crc_ok)}{' aborted' * self.aborted}"
+            self.out.write(f"{self._folded(line, 2)}\n")
         self._is_control = batch.control
         self._is_damaged = damage is not None
+
+    def _folded(self, line: str, indent: int) -> str:
+        """The line, at a terminal folded between fields and words."""
+        if not self._width or len(line) <= self._width:
+            return line
+        import textwrap  # only a terminal needs it
+
+        return textwrap.fill(
+            line, self._width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+        )
 
     def records(
         self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch
@@ -96,7 +111,8 @@ class HexRenderer(TextRenderer):
         zeros = len(data) > _ZERO_LINES * LINE_BYTES and _zeros(memoryview(data), 0) == len(data)
         first = b"" if zeros else bytes(data[:FIRST_BYTES])
         shown = f"00 × {len(data)}" if zeros else first.hex(" ")
-        yield f"{mark}{margin[1:]}{field.position:>8}  {shown:<23}  {f'{field.name:<20} {meaning}'.rstrip()}\n"
+        head = f"{mark}{margin[1:]}{field.position:>8}  {shown:<23}  "
+        yield f"{self._folded(head + f'{field.name:<20} {meaning}'.rstrip(), len(head) + _MEANING_INDENT)}\n"
         if zeros:
             return
         longest = self._longest if most is None else LINE_BYTES * max(most, 1)

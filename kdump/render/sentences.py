@@ -93,7 +93,7 @@ def _later_words(finding: Finding) -> str:
 
 def folded_sentence(folded: FoldedFindings) -> str:
     """How many findings of a code and file are not shown."""
-    words = f"{folded.others} more of {folded.code}"
+    words = f"{folded.others} more of {'this file' if folded.first is not None else folded.code}"
     if not folded.kept:
         return f"{words}, which were counted and not kept"
     return f"{words}; --all shows {'them' if folded.kept == folded.others else f'{folded.kept} of them'}"

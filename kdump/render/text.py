@@ -247,6 +247,9 @@ class TextRenderer(Renderer):
         self.out.write(finding_line(finding) + "\n")
 
     def folded(self, folded: FoldedFindings) -> None:
+        if folded.first is not None:
+            self.out.write(f"{finding_line(folded.first)}; {printable(folded_sentence(folded))}\n")
+            return
         self.out.write(f"{path_text(folded.path)}: {printable(folded_sentence(folded))}\n")
 
     def action(self, action: Action, topic_partition: TopicPartition | None) -> None:

@@ -53,9 +53,14 @@ class LocalStore:
 _LOCAL: Final = LocalStore()
 
 
+def is_url(path: str) -> bool:
+    """Whether a path names a file of an object store."""
+    return "://" in path and _URL.match(path) is not None
+
+
 def store_of(path: str) -> FileStore:
     """Where a path is read."""
-    if "://" not in path or not _URL.match(path):
+    if not is_url(path):
         return _LOCAL
     from kdump.storage.object_store import object_store  # what only reads files does without
 

@@ -8,6 +8,8 @@ from kdump.verify.findings import Finding, Severity
 from kdump.verify.report import NotKept
 from kdump.verify.summary import names_code
 
+ONE_LINE: Final = frozenset(("checkpoint/unknown",))
+"""The codes of which all findings of a file are one line: they have one cause."""
 LINES: Final = 20
 """How many findings of one code and file are shown where they are folded."""
 _NOTHING: Final[NotKept] = Counter()
@@ -16,13 +18,15 @@ _NOTHING: Final[NotKept] = Counter()
 class FoldedFindings(NamedTuple):
     """The findings of one code and file that are not shown, after those that are.
 
-    `others` is their exact number. Verify kept `kept` of them; no option shows the rest.
+    `others` is their exact number. Verify kept `kept` of them; no option shows the rest. `first` is the only one that
+    is shown, where all are one line.
     """
 
     path: str
     code: str
     others: int
     kept: int
+    first: Finding | None = None
 
 
 class FindingDisplay(NamedTuple):
@@ -47,21 +51,30 @@ class FindingDisplay(NamedTuple):
 
         `not_kept` has the number of findings that verify did not keep, by path and code.
         """
-        path, seen = "", Counter[str]()
+        path, seen, first = "", Counter[str](), dict[str, Finding]()
         for finding in findings:
             if finding.path != path:
-                yield from self._folded(path, seen, not_kept)
-                path, seen = finding.path, Counter()
+                yield from self._folded(path, seen, first, not_kept)
+                path, seen, first = finding.path, Counter(), {}
             if self.takes(finding.code, finding.severity):
                 seen[finding.code] += 1
-                if self.lines is None or seen[finding.code] <= self.lines:
+                if finding.code in ONE_LINE and self.lines is not None:
+                    first.setdefault(finding.code, finding)
+                elif self.lines is None or seen[finding.code] <= self.lines:
                     yield finding
-        yield from self._folded(path, seen, not_kept)
+        yield from self._folded(path, seen, first, not_kept)
 
     def _folded(
-        self, path: str, seen: Mapping[str, int], not_kept: Mapping[tuple[str, str], int]
-    ) -> Iterator[FoldedFindings]:
+        self,
+        path: str,
+        seen: Mapping[str, int],
+        first: Mapping[str, Finding],
+        not_kept: Mapping[tuple[str, str], int],
+    ) -> Iterator[Finding | FoldedFindings]:
         for code, count in seen.items() if self.folds else ():
-            kept = 0 if self.lines is None else max(0, count - self.lines)
+            one = first.get(code)
+            kept = 0 if self.lines is None else max(0, count - (self.lines if one is None else 1))
             if others := kept + not_kept.get((path, code), 0):
-                yield FoldedFindings(path, code, others, kept)
+                yield FoldedFindings(path, code, others, kept, one)
+            elif one is not None:
+                yield one

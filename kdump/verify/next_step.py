@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Final
 
+from kdump.format.naming import number_of
+from kdump.storage.file_store import is_url
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.report import Report
 
@@ -59,6 +61,15 @@ def repair_of(code: str) -> str:
     return "kdump recover PATH shows what a broker would do; --salvage keeps every valid batch"
 
 
+def _is_refused(report: Report) -> bool:
+    """Whether kdump recover takes the path for nothing that it can repair (kdump.recover.selection)."""
+    if report.path == "-" or is_url(report.path):
+        return True
+    name = os.path.basename(report.path)
+    is_segment = name.endswith((".log", ".kafka")) and number_of(name) is not None
+    return not is_segment and any(each.file.path == report.path for each in report.files)
+
+
 class NextStep:
     """Collects what is to be done with the partitions of a run."""
 
@@ -72,7 +83,7 @@ class NextStep:
         is not finished there holds up every other one.
         """
         step = max(map(_step_of, findings), default=RepairStep.NOTHING)
-        if report.path == "-" or not (report.files or step is RepairStep.RESUME):
+        if _is_refused(report) or not (report.files or step is RepairStep.RESUME):
             return
         if step is RepairStep.RESUME and self._step is not step:
             self._path, self._several = None, False

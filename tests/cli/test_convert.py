@@ -498,3 +498,10 @@ def test_a_program_is_told_what_does_not_fit(logs: Path, place: Path) -> None:
     options = ConvertOptions(Target.LOG, replica=ReplicaUse.ALL)
     with pytest.raises(ValueError, match="--replica all does not go with --to log"):
         list(convert_logs(discover(logs), place / "out", options))
+
+
+def test_a_topic_that_is_not_there(kdump: Any) -> None:
+    ran = kdump.inside("convert", "--topic", "nosuch", "-o", "out", str(FIXTURES / "transactions"))
+    assert ran.status == 3
+    assert b"no topic-partition among the paths is to be converted" in ran.err
+    assert ran.err.endswith(b"; the topics there are transactions\n")

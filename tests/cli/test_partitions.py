@@ -149,7 +149,9 @@ def test_summary_in_words(kdump: Any, tmp_path: Path) -> None:
     assert ran.lines[0].endswith("; a broker's next start leaves offsets 0..28, next 29")
     assert ran.lines[1] == "d: the log directory itself: 1 warning (checkpoint/unknown 1)"
     write(tmp_path / "clean", clean())
-    assert kdump.inside("verify", "--summary", "--format", "text", "clean").lines[0] == (
+    healthy = kdump.inside("verify", "--summary", "--format", "text", "clean")
+    assert len(healthy.lines) == 1  # what is damaged is listed
+    assert kdump.inside("verify", "--summary", "-v", "--format", "text", "clean").lines[0] == (
         "clean/t-0: 3 segments, 30 batches, offsets 0..29, next 30: clean"
     )
     write(tmp_path / "no", changed(clean(), {"t-0/partition.metadata": b"version: 7\n"}))
@@ -158,6 +160,40 @@ def test_summary_in_words(kdump: Any, tmp_path: Path) -> None:
         .lines[0]
         .endswith(": 1 error (metadata/format 1); a broker refuses to start")
     )
+
+
+def test_lines_about_partitions_that_are_gone_are_one(kdump: Any, tmp_path: Path) -> None:
+    names = [f"gone {number} 5" for number in range(1500)]
+    high_watermarks = "\n".join(["0", str(len(names)), *names, ""])
+    write(tmp_path / "d", changed(clean(), {"replication-offset-checkpoint": high_watermarks.encode()}))
+    for options in ([], ["--format", "terminal"]):
+        ran = kdump.inside("verify", *options, "d")
+        assert ran.text.count("gone-0") == 1
+        assert "gone-1 " not in ran.text
+        assert "1499 more of this file" in " ".join(ran.text.split())
+    (line,) = (each for each in kdump.inside("verify", "d").lines if "checkpoint/unknown" in each)
+    assert line.startswith("d/replication-offset-checkpoint:7: warning checkpoint/unknown: ")
+    assert len([each for each in lines(verified(kdump, "d")) if each.get("code") == "checkpoint/unknown"]) == 1000
+    assert kdump.inside("verify", "--all", "d").text.count("checkpoint/unknown:") == 1000
+
+
+def test_a_path_that_cannot_be_read_is_said_before_the_summary(tmp_path: Path) -> None:
+    write(tmp_path / "d", clean())
+    words = [sys.executable, "-m", "kdump", "verify", "missing", "d"]
+    ran = subprocess.run(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert ran.returncode == 3
+    first, last = ran.stdout.splitlines()
+    assert first == "kdump: missing: no such file or directory"
+    assert last.startswith("3 files, ")
+
+
+@pytest.mark.parametrize("name", [f"{C}.log.deleted", "some.log", "x.log.swap", f"{C}-0000000001.checkpoint"])
+def test_no_next_step_that_recover_refuses(kdump: Any, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(content(clean(), f"t-0/{C}.log") + b"x" * 20)
+    ran = kdump.inside("verify", "--format", "json", name)
+    assert ran.status == 1
+    assert lines(ran)[-1]["next"] is None
+    assert kdump.inside("recover", name).status == 3
 
 
 # ---- what is wanted

@@ -267,3 +267,11 @@ def test_bytes_that_are_no_batch_are_bounded(tmp_path: Path) -> None:
     text = shown(of_bytes(build.batch([build.record(b"k")]) + b"\1" * 16 + data))
     assert text.count("\n") < MOST_LINES + 60
     assert "--all shows them" in text
+
+
+def test_a_terminal_folds_at_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    file = of_bytes(build.batch([build.record(b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0))
+    at_a_terminal = shown(file, Terminal())
+    assert max(map(len, at_a_terminal.splitlines())) <= 80
+    assert at_a_terminal.split() == shown(file).split()

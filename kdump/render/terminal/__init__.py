@@ -12,7 +12,7 @@ import codecs
 import io
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from rich.console import Console
 from rich.padding import Padding
@@ -85,13 +85,24 @@ _COMMAND = "kdump "
 """So begin the sentences that are commands."""
 
 
+_ASCII: Final = str.maketrans(
+    {"≥": ">=", "≤": "<=", "→": "->"} | dict(zip("…≈×▏▎▍▌▋▊▉█▁▂▃▄▅▆▇", "~~x---=====_.:-=+*", strict=True))
+)
+"""What stands for the letters of bars and of shortened names in a locale that has ASCII alone."""
+
+
 class _Sink(io.TextIOBase):
-    """A text stream for rich in front of the buffered output that all renderers share."""
+    """A text stream for rich in front of the buffered output that all renderers share.
 
-    def __init__(self, out: Output) -> None:
-        self._out = out
+    Of `encoding` rich makes the lines of tables and trees.
+    """
 
-    encoding = "utf-8"
+    def __init__(self, out: Output, *, is_ascii: bool) -> None:
+        self._out, self._is_ascii = out, is_ascii
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return "ascii" if self._is_ascii else "utf-8"
 
     def writable(self) -> bool:
         return True
@@ -100,7 +111,7 @@ class _Sink(io.TextIOBase):
         return self._out.terminal
 
     def write(self, text: str) -> int:
-        self._out.write(text)
+        self._out.write(text.translate(_ASCII) if self._is_ascii else text)
         return len(text)
 
 
@@ -110,7 +121,7 @@ class TerminalRenderer(Renderer):
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
         super().__init__(stream, options)
         self._console = Console(
-            file=cast(IO[str], _Sink(self.out)),
+            file=cast(IO[str], _Sink(self.out, is_ascii=options.ascii_lines)),
             width=options.width,
             force_terminal=options.color,
             # Also where TERM says nothing of colours, as in a container.
@@ -286,6 +297,8 @@ class TerminalRenderer(Renderer):
             self._print(Padding(Text(printable(sentence)), (0, 0, 0, 11)))
 
     def folded(self, folded: FoldedFindings) -> None:
+        if folded.first is not None:
+            self.finding(folded.first)
         self._print(Padding(Text(printable(folded_sentence(folded)), style="dim"), (0, 0, 0, 11)))
 
     def worst(self, partitions: Sequence[WorstPartition], hidden: int) -> None:
