@@ -101,6 +101,13 @@ class PlanInput:
         size = self.sizes.get(name, 0)
         return (Piece(name, 0, size),) if size else ()
 
+    def segments(self) -> Iterator[PlannedSegment]:
+        """The segments as they are."""
+        for log in (one.file for one in self.report.files):
+            if log.base_offset is not None:
+                pieces = (Piece(os.path.basename(log.path), 0, log.size),) if log.size else ()
+                yield PlannedSegment(log.base_offset, pieces, False, False)
+
     def segment(self, name: str, base_offset: int, pieces: tuple[Piece, ...], walked: bool) -> PlannedSegment:
         """The segment that these bytes will be; `walked` says that its companions are rebuilt from it."""
         valid = self.report.valid_segments.get(name) if pieces == self.whole_file(name) else None
@@ -186,6 +193,7 @@ def unchanged(given: PlanInput, after: Mapping[str, FileContent | None] | None =
         log_start_offset=report.log_start_offset,
         log_end_offset=report.log_end_offset,
         high_watermark=report.context.high_watermark,
+        segments=tuple(given.segments()),
         not_covered=tuple(_not_covered(given, after or {})),
         alone=given.alone,
         start=_start_of(given),

@@ -11,6 +11,7 @@ from itertools import zip_longest
 from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 from kdump.errors import KdumpError
+from kdump.format.java import MAX_LONG
 from kdump.recover.plan import SAVED_WALK, STRATEGIES, TRUNCATE, UNDECIDED, WALKS, Plan, RecoverOptions
 from kdump.recover.plan_lines import RESULT_FIELDS, file_fields, plain, plan_lines
 from kdump.storage.stamps import read_stamps
@@ -112,8 +113,9 @@ def from_lines(lines: "Sequence[Mapping[str, JsonValue]]", name: str = "the plan
     paths = lines[0].get("paths")
     if not isinstance(paths, list) or not paths:
         raise KdumpError(f"{name}: the plan does not name its paths")
-    schema = lines[-1].get("schema")
-    schema = schema if isinstance(schema, int) else 1
+    schema = lines[-1].get("schema", 1)  # kdump 0.1 wrote none
+    if type(schema) is not int or not 1 <= schema <= SCHEMA:
+        raise KdumpError(f"{name}: a plan of schema {schema!r}, this kdump reads 1 to {SCHEMA}: make the plan again")
     options = _options(lines[0], name)
     if schema == 1 and options.walk == "checkpoint":
         options = options._replace(walk=SAVED_WALK)
@@ -154,6 +156,8 @@ def _compared(line: "Mapping[str, JsonValue]", schema: int) -> "JsonObject":
     left_out = _NOT_COMPARED | _NOT_IN_SCHEMA_1 if schema == 1 else _NOT_COMPARED
     if line.get("strategy") == TRUNCATE:
         left_out |= {"undecided"}  # sentences about what the actions leave; earlier versions had none
+    if line.get("empty"):
+        left_out |= {"segments"}  # `files` says what is there; earlier versions listed none
     return {name: value for name, value in line.items() if name not in left_out}
 
 
@@ -169,7 +173,8 @@ def _options(line: "Mapping[str, JsonValue]", name: str) -> RecoverOptions:
     for field, default in options._asdict().items():
         value = line.get(field)
         allowed = int if default is None else type(default)
-        if type(value) is not allowed or value not in _CHOICES.get(field, (value,)):
+        fits = type(value) is allowed and value in _CHOICES.get(field, (value,))
+        if not fits or (isinstance(value, int) and not 0 <= value <= MAX_LONG):
             raise KdumpError(f"{name}: the plan has no valid {field}")
         found[field] = value
     return RecoverOptions._make(found.values())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from kdump.recover.plan_lines import RESULT_FIELDS, plain, plan_lines
 from kdump.recover.saved_plans import from_lines, to_lines
 from kdump.render import RenderOptions, renderer
 from kdump.storage.discovery import discover
-from support import recovery_plans
+from support import directories, recovery_plans
 from support.recovery_results import nothing, plan
 
 HOSTILE = "/data/\x1b\n\udcff-0"
@@ -126,3 +128,67 @@ def test_a_file_that_changed(damaged: Path) -> None:
 def test_what_is_no_plan(lines: list[dict[str, Any]], why: str) -> None:
     with pytest.raises(KdumpError, match=why):
         from_lines(lines)
+
+
+VALUES: tuple[Any, ...] = (
+    *(None, True, -1, 0, 2**70, 1.5, float("nan")),
+    *("", "x", [], [[]], {}, {"base64": "?"}, "\ud800", "a\0b"),
+)
+
+
+def mutated(line: dict[str, Any], rng: random.Random) -> Iterator[dict[str, Any]]:
+    """The line with each of its fields left out, and with other values."""
+    for name in line:
+        yield {other: value for other, value in line.items() if other != name}
+        for value in rng.sample(VALUES, 3):
+            yield {**line, name: value}
+
+
+def test_each_field_that_differs_is_refused_or_changes_nothing(damaged: Path) -> None:
+    """A plan is read by a program that trusts no field of it, and by any option that a field could stand for."""
+    built = plans(damaged)
+    lines = to_lines(OPTIONS, [str(damaged)], built)
+    rng, refused = random.Random(5), 0
+    for number, line in enumerate(lines):
+        for other in mutated(line, rng):
+            text = "".join(f"{json.dumps(each)}\n" for each in [*lines[:number], other, *lines[number + 1 :]])
+            try:
+                saved = saved_plans.read(io.BytesIO(text.encode()))
+                asked = (saved.options, saved.paths)
+                found: list[Any] = list(built)
+                if asked != (OPTIONS, (str(damaged),)):
+                    found = list(planner.plan_recovery(discover(saved.paths), saved.options))
+                assert saved.check(found) == found
+                assert [one.after for one in found if isinstance(one, Plan)] == [one.after for one in built]
+            except KdumpError:
+                refused += 1
+    assert refused > 100
+
+
+@pytest.mark.parametrize("schema", [99, 0, -1, 2**70, "2", None, True, 1.0])
+def test_a_plan_of_another_schema_is_refused(damaged: Path, schema: object) -> None:
+    lines = to_lines(OPTIONS, [str(damaged)], plans(damaged))
+    lines[-1]["schema"] = schema  # type: ignore[assignment]
+    with pytest.raises(KdumpError, match=rf"a plan of schema .*, this kdump reads 1 to {saved_plans.SCHEMA}:"):
+        from_lines(lines)
+
+
+@pytest.mark.parametrize("now_ms", [2**70, 2**63, -1])
+def test_a_clock_that_no_long_holds_is_refused(damaged: Path, now_ms: int) -> None:
+    lines = to_lines(OPTIONS._replace(now_ms=now_ms), [str(damaged)], plans(damaged))
+    with pytest.raises(KdumpError, match="no valid now_ms"):
+        from_lines(lines)
+
+
+def test_an_empty_plan_lists_the_segments(tmp_path: Path) -> None:
+    directory = directories.write(tmp_path / "t-0", dict(recovery_plans.PARTITION))
+    (one,) = plans(directory)
+    assert one.is_empty
+    (line,) = [line for line in plan_lines(one) if line["type"] == "partition"]
+    logs = sorted(directory.glob("*.log"))
+    assert line["segments"] == [{"base_offset": int(log.stem), "size": log.stat().st_size} for log in logs]
+    lines = to_lines(OPTIONS, [str(directory)], [one])
+    for each in lines:
+        if each["type"] == "partition":
+            each["segments"] = []  # as kdump 0.2 wrote them
+    assert from_lines(lines).check(plans(directory)) == [one]
