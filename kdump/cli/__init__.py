@@ -216,6 +216,7 @@ def complain(problem: object) -> None:
     if isinstance(problem, UnexpectedError):
         sys.stderr.write("".join(f"{printable(line)}\n" for line in problem.details.splitlines()))
     sys.stderr.write(f"kdump: {printable(str(problem))}\n")
+    sys.stderr.flush()  # a notice is about work that goes on
 
 
 def _int(status: Any) -> int:

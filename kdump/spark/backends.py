@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kdump.spark.driver_log import ToldByLog, told_by
+from kdump.spark.failures import NoExecutor
 from kdump.spark.masters import is_local
 from kdump.spark.tasks import run_batches, run_group
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 _UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _DEFAULT_RESULT: Final = "1g"
+_MOST_ENDED: Final = 5
+"""So many executors end before any has taken work, where none ever will: a master starts new ones without end."""
+_OF_EXECUTORS: Final = ("spark.executor.memory", "spark.executor.cores", "spark.cores.max")
 
 
 class SparkBackend(Protocol):
@@ -39,12 +44,19 @@ class SparkBackend(Protocol):
     def has_workers(self) -> bool:
         """Whether any worker takes tasks, as far as that is known."""
 
+    def why_it_waits(self) -> str:
+        """What is known about work that no worker takes, as the end of a sentence.
+
+        Raises SparkFailure where executors end as soon as they start.
+        """
+
 
 class RddBackend:
     """The back end for every master URL: an element of an RDD for each group."""
 
-    def __init__(self, context: "SparkContext") -> None:
-        self._context = context
+    def __init__(self, context: "SparkContext", log: str = "") -> None:
+        """`log` is the file that the driver prints to, where kdump started it."""
+        self._context, self._log = context, log
         self._tag = f"kdump-{uuid.uuid4()}"
         self.slots = max(context.defaultParallelism, 1)
         self.names_host = not is_local(context.master or "")
@@ -64,6 +76,17 @@ class RddBackend:
         # The driver counts as one.
         executors: Any = self._context._jsc.sc().getExecutorMemoryStatus().size()
         return not self.names_host or executors > 1
+
+    def why_it_waits(self) -> str:
+        """See SparkBackend."""
+        told = told_by(self._log) if self._log else ToldByLog()
+        if told.ended >= _MOST_ENDED:
+            raise NoExecutor(f"no executor of Spark stays alive: {told.ended} have ended, and none has taken work")
+        settings = self._context.getConf()
+        asked = ", ".join(f"{name}={settings.get(name)}" for name in _OF_EXECUTORS if settings.contains(name))
+        ended = told.executor and f"{told.executor}{told.executor_host and f' on the host {told.executor_host}'}"
+        log = ended or told.waits
+        return (f"; asked for: {asked}" if asked else "") + (f"; Spark's log: {log}" if log else "")
 
 
 class ConnectBackend:
@@ -104,6 +127,10 @@ class ConnectBackend:
     def has_workers(self) -> bool:
         """See SparkBackend. The client cannot see them."""
         return True
+
+    def why_it_waits(self) -> str:
+        """See SparkBackend."""
+        return ""
 
 
 def bytes_of(text: str) -> int:

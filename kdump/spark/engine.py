@@ -44,6 +44,7 @@ class SparkEngine:
         self.slots = backend.slots
         self._backend = backend
         self._on_notice = on_notice
+        self._has_looked = False
         self._sent_bytes = 0
         self._answer_bytes = 0
 
@@ -119,14 +120,17 @@ class SparkEngine:
     def _wait_for(self, wave: "_Wave") -> None:
         began = time.monotonic()
         while not wave.wait(_WAIT_SECONDS):
-            if self._on_notice is None or self._answer_bytes or time.monotonic() - began < _NOTICE_SECONDS:
+            if self._has_looked or self._answer_bytes or time.monotonic() - began < _NOTICE_SECONDS:
                 continue
+            self._has_looked = True
             if not self._backend.has_workers():
+                why = self._backend.why_it_waits()
+                if self._on_notice is None:
+                    continue
                 self._on_notice(
                     f"no worker of Spark has taken work for {_NOTICE_SECONDS} s; waiting"
-                    " (has the cluster free cores and memory for an executor?)"
+                    f" (has the cluster free cores and memory for an executor?{why})"
                 )
-            self._on_notice = None
 
     def _end(self, waves: Iterable["_Wave"]) -> None:
         """Cancel what is under way."""

@@ -5,15 +5,32 @@ from typing import Final
 
 from kdump import __version__
 from kdump.errors import KdumpError
+from kdump.spark.driver_log import told_by
 from kdump.spark.tasks import python_version
 
 _SHOWN: Final = 300
 """The most characters of a message of Spark that has no sentence here."""
+_SOMEWHERE: Final = "a worker"
+_ENDED: Final = ("Master removed our application", "stopped SparkContext", "SparkContext was shut down")
 _HOST: Final = re.compile(r"\(TID \d+\) \(([^ )]+)")
 
 
 class SparkFailure(KdumpError):
     """Spark failed; its log may say more."""
+
+    def with_log(self, path: str) -> "SparkFailure":
+        """The failure with what the driver's log says about it: the host, how an executor ended."""
+        told, sentence = told_by(path), str(self)
+        if told.host:
+            sentence = sentence.replace(_SOMEWHERE, f"the worker {told.host}", 1)
+        if isinstance(self, NoExecutor) and told.executor:
+            where = f" of the worker {told.executor_host}" if told.executor_host else ""
+            sentence += f"; the last one{where}: {told.executor}, and its own log is in the worker's work directory"
+        return type(self)(f"{sentence} (Spark's log: {path})")
+
+
+class NoExecutor(SparkFailure):
+    """No executor stays alive."""
 
 
 class ResultTooLarge(SparkFailure):
@@ -26,7 +43,7 @@ def sentence_of(error: BaseException) -> KdumpError:
         return error
     text = str(error)
     found = _HOST.search(text)
-    where = f"the worker {found[1]}" if found else "a worker"
+    where = f"the worker {found[1]}" if found else _SOMEWHERE
     if "maxResultSize" in text:
         return ResultTooLarge(
             "the results are larger than spark.driver.maxResultSize allows;"
@@ -53,14 +70,26 @@ def sentence_of(error: BaseException) -> KdumpError:
         )
     if "Python worker exited unexpectedly" in text or "Python worker failed to connect" in text:
         return SparkFailure(f"a Python process of {where} was killed, perhaps because memory ran out")
-    if "unresponsive" in text or "Master removed our application" in text:
-        return SparkFailure("the master of Spark does not answer, or has removed this application")
+    if any(words in text for words in _ENDED):
+        return NoExecutor(
+            "Spark has ended the application: its executors cannot start or end at once, or it was stopped"
+        )
+    if "unresponsive" in text:
+        return SparkFailure("the master of Spark does not answer")
     return SparkFailure(f"Spark failed: {_first_line(text) or type(error).__name__}")
 
 
 def _first_line(text: str) -> str:
     """The line of a message that says most: the last cause, else the first line."""
     causes = [line for line in text.splitlines() if line.lstrip().startswith("Caused by:")]
-    line = causes[-1].partition(":")[2] if causes else next((one for one in text.splitlines() if one.strip()), "")
+    line = causes[-1].partition(":")[2] if causes else _first(text)
     line = " ".join(line.split())
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]} …"
+
+
+def _first(text: str) -> str:
+    """The first line; where it is Py4J's, which names a method, the one with the exception that follows it."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling") and lines[1].startswith(": "):
+        return lines[1].removeprefix(": ")
+    return lines[0] if lines else ""

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kdump.errors import KdumpError
-from kdump.spark import masters
+from kdump.spark import driver_log, masters
 from kdump.spark.backends import ConnectBackend, RddBackend, SparkBackend
 from kdump.spark.engine import SparkEngine
 from kdump.spark.failures import SparkFailure, sentence_of
@@ -34,6 +34,7 @@ START_SECONDS: Final = 150
 _STOP_SECONDS: Final = 20
 _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit, which has started the driver already."""
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _PYTHON: Final = ("spark.pyspark.python", "spark.pyspark.driver.python")
 _SETTINGS: Final = {
     "spark.app.name": "kdump",
@@ -114,8 +115,10 @@ def _classic(master: str, settings: dict[str, str], stack: ExitStack) -> SparkBa
     if context is None:
         log = stack.enter_context(_log_file())
         chosen = _SETTINGS | (_LOCAL_SETTINGS if masters.is_local(master) else {}) | settings
+        chosen[_JAVA_OPTIONS] = f"{chosen.get(_JAVA_OPTIONS, '')} {stack.enter_context(_log_settings())}".strip()
         context = _in_time(lambda: _start(master, chosen, log, stack), master)
-    elif context.master != master:
+        return RddBackend(context, log.name)
+    if context.master != master:
         raise KdumpError(f"this process has a Spark session already, on {context.master} and not on {master}")
     return RddBackend(context)
 
@@ -185,11 +188,20 @@ def _log_file() -> Iterator[IO[bytes]]:
         try:
             yield log
         except SparkFailure as error:
-            raise SparkFailure(f"{error} (Spark's log: {log.name})") from error
+            raise error.with_log(log.name) from error
         except BaseException:
             os.unlink(log.name)
             raise
         os.unlink(log.name)
+
+
+@contextmanager
+def _log_settings() -> Iterator[str]:
+    """The option of Java that says what the driver prints. Settings that the user has for all programs stay unused."""
+    with tempfile.NamedTemporaryFile("w", prefix="kdump-spark-", suffix=".properties", encoding="ascii") as settings:
+        settings.write(driver_log.SETTINGS)
+        settings.flush()
+        yield f"-Dlog4j2.configurationFile=file:{settings.name}"
 
 
 def _last_line(log: IO[bytes]) -> str:

@@ -2,6 +2,7 @@
 
 import socket
 import warnings
+from typing import Final
 
 from kdump.convert.ranges.range_log import LostOffsets
 from kdump.errors import KdumpError, SourceError
@@ -11,6 +12,8 @@ from kdump.log.records import DamageWarning
 from kdump.replicas.batch_order import LeftOutBatch
 from kdump.replicas.offset_ranges import OffsetRange
 from kdump.verify.findings import Severity
+
+_MISSING: Final = ": no such file"
 
 
 class DataLoss(KdumpError):
@@ -87,4 +90,5 @@ def _offsets(offsets: OffsetRange) -> str:
 
 def on_this_host(error: SourceError) -> SourceError:
     """The error of a task with the name of the host: the path may be on another one."""
-    return SourceError(f"{error} (on host {socket.gethostname()})")
+    shared = "; the driver and every worker have to reach the same paths" if _MISSING in str(error) else ""
+    return SourceError(f"{error} (on host {socket.gethostname()}){shared}")

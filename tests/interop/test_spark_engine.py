@@ -258,6 +258,31 @@ def test_another_build_on_the_worker_refuses(kdump: Command, tmp_path: Path) -> 
     )
 
 
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        (
+            "spark.executor.extraJavaOptions=-XX:ReservedCodeCacheSize=1k",
+            r"no executor of Spark stays alive: .* of the worker 127\.0\.0\.1: .* is now EXITED \(Command exited with",
+        ),
+        ("spark.executorEnv.JAVA_HOME=/nojava", r"Spark has ended .* of the worker 127\.0\.0\.1: .* is now FAILED"),
+        ("spark.pyspark.python=/no/python", r"the worker 127\.0\.0\.1 cannot start the Python /no/python"),
+        ("spark.executor.memory=1m", r"Spark failed: .*Executor memory 1048576 must be at least"),
+    ],
+)
+def test_executors_that_cannot_work(
+    kdump: Command, tmp_path_factory: pytest.TempPathFactory, setting: str, sentence: str
+) -> None:
+    path = str(FIXTURES / "codecs" / "none-0")
+    settings = {**EXECUTOR, "spark.driver.host": "127.0.0.1", "spark.pyspark.python": sys.executable}
+    name, _, value = setting.partition("=")
+    with cluster(tmp_path_factory.mktemp("cluster"), workers=1) as found:
+        conf = [word for each in (settings | {name: value}).items() for word in ("--spark-conf", "=".join(each))]
+        ran = kdump("verify", "--master", found.url, *conf, path, timeout=300)
+    assert ran.status == 3
+    assert re.fullmatch(rf"kdump: {sentence}.*\n", ran.problems), ran.problems
+
+
 def test_a_worker_without_kdump(kdump: Command, tmp_path: Path) -> None:
     """The Python of the workers is one that has nothing installed."""
     program = tmp_path / "python"

@@ -13,7 +13,8 @@ import pytest
 from conftest import Command
 from kdump.errors import KdumpError
 from kdump.spark import masters, requirements, session
-from kdump.spark.failures import ResultTooLarge, sentence_of
+from kdump.spark.driver_log import told_by
+from kdump.spark.failures import ResultTooLarge, SparkFailure, sentence_of
 
 LOG = Path(__file__).resolve().parents[2] / "fixtures" / "codecs" / "none-0"
 
@@ -142,6 +143,14 @@ def test_java_is_missing_or_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert found == problem or (found is not None and problem is not None and found.startswith(problem))
 
 
+PY4J = "An error occurred while calling {}.\n: {}\n\tat org.apache.spark.x(X.scala:1)\nDriver stacktrace:\n\tat y"
+REMOVED = "org.apache.spark.SparkException: Job aborted due to stage failure: Master removed our application: FAILED"
+INSUFFICIENT = (
+    "org.apache.spark.SparkIllegalArgumentException: [INVALID_EXECUTOR_MEMORY.CONFIG_MEMORY] Insufficient executor"
+    " memory: Executor memory 10485760 must be at least 471859200."
+)
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -152,6 +161,14 @@ def test_java_is_missing_or_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ('java.io.IOException: Cannot run program "python3": error=2', "cannot start the Python python3"),
         ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", "was killed, perhaps because"),
         ("All masters are unresponsive! Giving up.", "the master of Spark does not answer"),
+        (
+            PY4J.format("z:org.apache.spark.api.python.PythonRDD.collectAndServe", REMOVED),
+            "its executors cannot start or end at once",
+        ),
+        (
+            PY4J.format("None.org.apache.spark.api.java.JavaSparkContext", INSUFFICIENT),
+            "Spark failed: org.apache.spark.SparkIllegalArgumentException: [INVALID_EXECUTOR_MEMORY.CONFIG_MEMORY]",
+        ),
         (
             "x\ny\nCaused by: java.io.IOException: No space left on device",
             "Spark failed: java.io.IOException: No space",
@@ -164,6 +181,35 @@ def test_what_spark_says_is_one_sentence(text: str, sentence: str) -> None:
     assert sentence in str(found)
     assert "\n" not in str(found)
     assert sentence_of(found) is found
+
+
+LOG_TEXT = """\
+26/11/26 18:53:22 INFO StandaloneAppClient$ClientEndpoint: Executor added: app-1/0 on worker-1-10.0.0.7-34991 (10.0.0.7:34991) with 1 core(s)
+26/11/26 18:53:22 INFO StandaloneAppClient$ClientEndpoint: Executor added: app-1/1 on worker-1-10.0.0.8-34991 (10.0.0.8:34991) with 1 core(s)
+26/11/26 18:53:23 INFO StandaloneAppClient$ClientEndpoint: Executor updated: app-1/0 is now RUNNING
+26/11/26 18:53:24 INFO StandaloneAppClient$ClientEndpoint: Executor updated: app-1/0 is now EXITED (Command exited with code 1)
+26/11/26 18:53:56 WARN TaskSchedulerImpl: Initial job has not accepted any resources; check your cluster UI
+26/11/26 18:53:57 WARN TaskSetManager: Lost task 0.0 in stage 0.0 (TID 0) (10.0.0.8 executor 1): something
+"""  # noqa: E501  # Spark's lines
+
+
+def test_the_log_names_the_host_and_how_an_executor_ended(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(LOG_TEXT)
+    found = sentence_of(RuntimeError("[PYTHON_EXCEPTION] No module named 'kdump'"))
+    assert isinstance(found, SparkFailure)
+    assert str(found.with_log(str(log))).startswith("the Python of the worker 10.0.0.8 has no kdump 0.1.0 with Spark")
+    found = sentence_of(RuntimeError("Master removed our application: FAILED"))
+    assert isinstance(found, SparkFailure)
+    assert str(found.with_log(str(log))).endswith(
+        "; the last one of the worker 10.0.0.7: Executor updated: app-1/0 is now EXITED (Command exited with code 1)"
+        f", and its own log is in the worker's work directory (Spark's log: {log})"
+    )
+    assert str(found.with_log(str(tmp_path / "gone"))) == f"{found} (Spark's log: {tmp_path}/gone)"
+    log.write_text(LOG_TEXT * 20_000 + "x" * 1000)
+    assert told_by(str(log))[1:2] == ("10.0.0.7",)
+    assert told_by(str(log)).ended == 1
+    assert told_by(str(log)).waits == "Initial job has not accepted any resources; check your cluster UI"
 
 
 def test_a_bound_of_the_results_is_told_apart() -> None:

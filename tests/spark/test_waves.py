@@ -23,6 +23,7 @@ from kdump.recover.planner import plan_recovery
 from kdump.spark import engine as engine_module
 from kdump.spark.builds import build_name, digest_of
 from kdump.spark.engine import SparkEngine
+from kdump.spark.failures import SparkFailure
 from kdump.spark.tasks import packed_group, run_group
 from kdump.stat.stat import stat_logs
 from kdump.stat.values import StatOptions
@@ -236,6 +237,30 @@ def test_a_cluster_without_workers_is_said_once(monkeypatch: pytest.MonkeyPatch)
     list(SparkEngine(backend, told.append).map(double, [SizedTask(0, 0)]))
     assert len(told) == 1
     assert "no worker of Spark has taken work" in told[0]
+    assert told[0].endswith("for an executor?; Spark's log: nothing)")
+
+
+def test_executors_that_end_at_once_end_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(engine_module, "_NOTICE_SECONDS", 0.05)
+    monkeypatch.setattr(engine_module, "_CANCEL_SECONDS", 0)
+    ready = threading.Event()
+
+    def slow(data: bytes) -> bytes:
+        ready.wait(20)
+        return run_group(data)
+
+    backend = InlineBackend(2, run=slow)
+
+    def why() -> str:
+        raise SparkFailure("no executor of Spark stays alive")
+
+    monkeypatch.setattr(backend, "has_workers", lambda: False)
+    monkeypatch.setattr(backend, "why_it_waits", why)
+    with pytest.raises(SparkFailure, match="stays alive"):
+        list(SparkEngine(backend).map(double, [SizedTask(0, 0)]))
+    ready.set()
+    assert backend.cancelled.is_set()
 
 
 # ---- the same answer

@@ -38,3 +38,6 @@ class InlineBackend:
 
     def has_workers(self) -> bool:
         return True
+
+    def why_it_waits(self) -> str:
+        return "; Spark's log: nothing"
