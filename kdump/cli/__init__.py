@@ -88,8 +88,9 @@ def group() -> None:
 
     \b
     Exit status: 0 no damage, 1 damage, 2 usage, 3 something could not be done,
-    4 valid records were given up, 70 a bug in kdump, 130 interrupted,
-    141 the reader of the output closed it.
+    4 valid records were given up, or offsets below the high watermark are
+    missing now, 70 a bug in kdump, 130 interrupted, 141 the reader of the
+    output closed it.
     """
 
 

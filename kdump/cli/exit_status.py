@@ -18,7 +18,7 @@ USAGE: Final = 2
 FAILED: Final = 3
 """Something could not be read or done; the other paths were done."""
 GAVE_UP: Final = 4
-"""recover: applied, and gave up valid records, or removed damaged bytes with offsets below the high watermark."""
+"""recover: applied, and valid records were given up, or offsets below the high watermark are missing now."""
 BUG: Final = 70
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141

@@ -168,8 +168,8 @@ def command(**chosen: Any) -> int:
     \b
     Exit status: 0 nothing to do, or done; 1 there is something to do, or
     errors remain, or a broker refuses what remains; 2 usage; 3 something could
-    not be done; 4 done, and valid records were given up, or damaged bytes were
-    removed and offsets below the high watermark are missing.
+    not be done; 4 done, and valid records were given up, or offsets below the
+    high watermark are missing now.
     """
     wanted, saved = _request(chosen)
     _refuse_object_stores(chosen)
@@ -304,6 +304,8 @@ def _taken_back(chosen: dict[str, Any], report: Callable[[list[KdumpError]], obj
     for path in chosen["paths"]:
         then = ""
         try:
+            if chosen["undo"] and chosen["run"] is None and not chosen["force"]:
+                undo.check_last_run(_directory(path))
             done = how(_directory(path), chosen["run"])
         except undo.UndoFailure as error:
             done, then = list(error.done), error.then

@@ -90,6 +90,17 @@ def undo(path: str, run: str | None = None, force: bool = False) -> list[RunResu
     return raise_failures(done) if name is None else _raise_unfinished(path, {name}, done)
 
 
+def check_last_run(path: str) -> None:
+    """Raises KdumpError where the last run is an undo, so that to undo it brings a repair back."""
+    last = next(reversed(runs(path)), None)
+    if last is not None and last.finished and last.undoes is not None and not _keeps_undone(last):
+        command = shell_command(["kdump", "recover", "--undo", "--run", last.run, "--", path])
+        raise KdumpError(
+            f"{path}: the last run, {last.run}, is an undo itself, of run {last.undoes}: to undo it brings the repair"
+            f" back; {command} does that, and so does --force"
+        )
+
+
 def _raise_unfinished(path: str, names: Container[str], done: list[RunResult]) -> list[RunResult]:
     """Raises UndoFailure where an undo of one of these names failed, with the command that goes on with it."""
     if any(one.error is not None for one in done) and any(one.run in names and not one.finished for one in runs(path)):

@@ -316,7 +316,8 @@ def run_words(done: RunResult) -> str:
     """`undone: run 20261122T001122Z-7 (truncate, 2026-11-22T00:11:22.000Z)`."""
     state = "failed" if done.error is not None else {"applied": "finished"}.get(done.run.state, "undone")
     about = ", ".join(filter(None, (done.run.strategy, iso_time(done.run.time_ms or None).strip("-"))))
-    return f"{state}: run {done.run.run}" + (f" ({about})" if about else "")
+    back = f"; the repair of run {done.run.undoes} is back" if done.run.undoes and state == "undone" else ""
+    return f"{state}: run {done.run.run}" + (f" ({about})" if about else "") + back
 
 
 def _total_words(lost: Lost, *, applied: bool) -> str:

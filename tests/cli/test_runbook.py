@@ -191,3 +191,25 @@ def test_a_run_has_one_next_step(changing: Any, killed: Path) -> None:
     assert summary["next"] == "a broker does not start yet: see file/name of killed/orders"
     assert not any("next" in line for line in others)
     assert {line["ready"] for line in others if line["type"] == "partition" and line["applied"]} == {False}
+
+
+def test_a_second_undo_would_bring_the_repair_back(changing: Any, killed: Path) -> None:
+    """Where a broker wrote since, the undo is a run of its own, and the last one."""
+    zeroed(killed)
+    log = killed / f"transfers-0/{OLDER}.log"
+    damaged = log.read_bytes()
+    assert changing.inside("recover", "--salvage", "killed").status == 4
+    repaired = log.read_bytes()
+    with (killed / f"transfers-0/{NEWEST}.log").open("ab") as newest:
+        newest.write(b"written since")
+    assert changing.inside("recover", "--undo", "--force", "killed").status == 0
+    assert log.read_bytes() == damaged
+    again = changing.inside("recover", "--undo", "killed")
+    assert (again.status, log.read_bytes() == damaged) == (3, True)
+    assert "is an undo itself" in again.problems
+    assert "brings the repair back" in again.problems
+    (name,) = re.findall(r"--undo --run (\S+) -- killed", again.problems)
+    ran = changing.inside("recover", "--undo", "--run", name, "killed")
+    assert ran.status == 0
+    assert "the repair of run " in ran.text
+    assert log.read_bytes() == repaired

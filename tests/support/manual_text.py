@@ -37,8 +37,8 @@ EXIT_STATUS = {
         "Something could not be done: a running broker holds the lock, a file changed since the plan or the run, "
         "the disk is full, the output of kdump convert is there already. The other paths are still done.",
         "4": (
-            "kdump recover: applied, and valid records were given up, or damaged bytes were removed and offsets below "
-            "the high watermark are missing now. What was removed is kept for --undo, unless --no-keep "
+            "kdump recover: applied, and valid records were given up, or offsets below the high watermark are missing "
+            "now: damaged bytes that held them were removed. What was removed is kept for --undo, unless --no-keep "
             "was given."
         ),
         "70": "A bug in kdump. Traceback and versions are on standard error.",

@@ -190,7 +190,7 @@ STEPS = (
                 "status 4",
                 (
                     "Done, as the plan said: valid records were given up, or offsets below the high watermark are "
-                    "missing. What was removed is kept. The only replica: step 7. Other replicas alive: see "
+                    "missing now. What was removed is kept. The only replica: step 7. Other replicas alive: see "
                     "REPLICATED PARTITIONS."
                 ),
             ),
@@ -237,8 +237,8 @@ STEPS = (
     Step(
         (
             "If you do not want the result, stop the broker and undo the run. After several runs, use the commands in "
-            "their lines undo, the last run first. Without --run the last run is undone; that is the undo itself where "
-            "a broker ran before it:"
+            "their lines undo, the last run first. Without --run the last run is undone. Where that is an undo, to "
+            "undo it brings the repair back, and --run or --force is asked for:"
         ),
         ("kdump recover --undo /data/kafka/orders-3",),
         (
