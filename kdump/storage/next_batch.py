@@ -274,14 +274,15 @@ class NextBatchSearch(ChainWindow):
         """The first frame before `stop` that is of the log; none where it is not `wanted`."""
         known_epoch, bounds = self.scanner.known_epoch, self.scanner.offset_bounds()
         foreign: list[PassedFrame] = []
-        work, foreign_work, any_offset, position = 0, 0, True, bad.start + 1
+        sought = (min(self._base, bounds[0]) if wanted else bounds[0], bounds[1])
+        work, lower_work, foreign_work, any_offset, position = 0, 0, 0, True, bad.start + 1
         verdict, known, unsearched = Verdict(False, 0), 0, None
         while position < stop and self._end - position >= UP_TO_MAGIC:
             at = self._load(position, UP_TO_MAGIC)
             if self._filled - at < UP_TO_MAGIC:
                 break
             found = find(
-                self._window, at, self._filled, self._end - position, *bounds, self._max_batch_bytes, any_offset
+                self._window, at, self._filled, self._end - position, *sought, self._max_batch_bytes, any_offset
             )
             if found < 0:
                 position = self._after_window(position, at)
@@ -289,8 +290,14 @@ class NextBatchSearch(ChainWindow):
             position += found - at
             if position >= stop:
                 break
-            total, plausible, *_ = self.scanner.look(self._window, found, self._end - position)
-            if not plausible:
+            total, plausible, offset, *_ = self.scanner.look(self._window, found, self._end - position)
+            if not plausible and wanted and self._base <= offset < bounds[0]:
+                is_within = lower_work <= FOREIGN_FACTOR * (position - bad.start + SEARCH_ALLOWANCE)
+                lower_work += total
+                if not is_within or (frame := self._frame(position)).kind != VALID:
+                    position += 1
+                    continue
+            elif not plausible:
                 # Zeros look like such a header every few bytes, so these have a budget of their own.
                 any_offset = foreign_work <= FOREIGN_FACTOR * (position - bad.start) + SEARCH_ALLOWANCE
                 foreign_work += total

@@ -121,6 +121,26 @@ def test_a_batch_whose_first_bytes_the_block_ends_with_is_given_up_by_name(tmp_p
     assert plan.lost.given_up.offsets == ((3, 3), (11, 11))
 
 
+def test_what_looks_like_headers_before_them_does_not_hide_the_batches_in_place(tmp_path: Path) -> None:
+    """The search has a budget for frames of any offset, which the headers of another log use up."""
+    base = 500_000
+    log = [build.batch([build.record(b"k", bytes(1000))], base_offset=base + number) for number in range(1500)]
+    other = b"".join(one(300_000 + number) for number in range(40))
+    at, size = 10 * len(log[0]), len(log[0])
+    block = one(900_000) + bytes([255]) * 9 + other
+    block += bytes([255]) * (-len(block) % size)
+    data = b"".join(log)
+    data = data[:at] + block + data[at + len(block) :]
+    items = oracle.walk(data[: at + 20 * size], base_offset=base)
+    place = [own.position for own in items if isinstance(own, oracle.Batch) and own.position >= at + len(block)]
+    assert place[0] == at + len(block)
+    walked = salvaged(written(tmp_path / "p-0", {f"{base:020d}.log": data}))
+    assert [(gone.start, gone.stop, gone.batches) for gone in walked.dropped] == [
+        (at, at + len(one(0)), 1),
+        (at + len(one(0)), at + len(block), 0),
+    ]
+
+
 @pytest.fixture
 def room(tmp_path: Path) -> Iterator[Path]:
     """A place for copies, in memory where the system has one."""

@@ -440,12 +440,18 @@ class _Walk:
         foreign.
         """
         self.work = 0
-        foreign_work, foreign_spent, kept, inside = 0, False, 0, 0
+        foreign_work, lower_work, foreign_spent, kept, inside = 0, 0, False, 0, 0
         taken, passed, maybe = False, 0, False
         for candidate in range(bad + 1, min(stop, self.end - 16)):
             if not self.may_be_frame(candidate):
                 continue
-            if not self.plausible(candidate):
+            before = max(self.base_offset or 0, 0) <= self.offset(candidate) < self.lowest()
+            if before and wanted and not self.plausible(candidate):
+                within = lower_work <= FOREIGN_FACTOR * (candidate - bad + SEARCH_ALLOWANCE)
+                lower_work += self.total(candidate)
+                if not within or self.frame(candidate) != "VALID":
+                    continue
+            elif not self.plausible(candidate):
                 if self.total(candidate) > FOREIGN_BYTES or foreign_spent:
                     continue
                 foreign_spent = foreign_work > FOREIGN_FACTOR * (candidate - bad) + SEARCH_ALLOWANCE
@@ -460,7 +466,6 @@ class _Walk:
                 self.work += self.total(candidate)
                 if self.frame(candidate) != "VALID":
                     continue
-            before = max(self.base_offset or 0, 0) <= self.offset(candidate) < self.lowest()
             undecided = False
             if wanted and (before or self.plausible(candidate)):
                 if candidate >= passed:
