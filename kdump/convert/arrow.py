@@ -8,7 +8,7 @@ from typing import get_args
 import pyarrow as pa
 
 from kdump.convert.choice import Choice
-from kdump.convert.missing import missing_of
+from kdump.convert.missing import lost_of, missing_of
 from kdump.convert.preparation import PreparedPartition, PrepareOptions, prepare, refuse_nameless
 from kdump.convert.records.reader import OnDamage, RecordStream
 from kdump.convert.tables import DEFAULT_COLUMNS, record_schema
@@ -102,7 +102,4 @@ def _batches(partitions: Iterable[PreparedPartition], stream: RecordStream) -> I
         stream.known_holes = {(hole.first_offset, hole.last_offset) for hole in _holes(each)}
         yield from stream.batches([each.partition])
         for found in missing_of(each, [stream.holes]).findings:
-            end, mark = found.data["end_offset"], found.data["value"]
-            assert isinstance(end, int)
-            assert isinstance(mark, int)
-            stream.report(DamagedRange(found.path, 0, 0, found.code, found.severity, end, mark - 1))
+            stream.report(DamagedRange(found.path, 0, 0, found.code, found.severity, *lost_of(found)))

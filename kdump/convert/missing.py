@@ -10,6 +10,7 @@ from kdump.convert.results import DamagedLog
 from kdump.log.header_pass import is_compacted
 from kdump.replicas.merge import MissingRecords
 from kdump.replicas.offset_ranges import OffsetRange, united, without
+from kdump.verify.checks import segments
 from kdump.verify.findings import Finding, Severity, make_finding
 
 _ENDLESS: Final = 1 << 64
@@ -43,7 +44,10 @@ def missing_of(of: PreparedPartition, parts: Iterable[PartHoles], start: int | N
         begins = next((each.first for each in found if each.last is None), None)
         base = _base_of_last(of)
         if begins is None and base is not None and base > end and not compacted:
-            found.append(Hole(end, base - 1))
+            found.append(Hole(end, base - 1, exact=False))
+        if not compacted and several[0].first_offset is not None and (empty := _empty_first(of)) is not None:
+            found.append(Hole(empty, several[0].first_offset - 1, exact=False))
+            findings += _gone(of, empty, several[0].first_offset)
         end = max(end, base or 0) if begins is None else end
         if mark is not None and mark > end and (stop is None or stop > end):
             findings.append(_beyond(of, mark, end))
@@ -75,9 +79,23 @@ def _end(of: PreparedPartition, parts: Sequence[PartHoles]) -> int:
 
 
 def _base_of_last(of: PreparedPartition) -> int | None:
-    """The offset at which the last segment begins, by its name: the log goes on there, also where it is empty."""
+    """The offset at which the last segment begins, by its name, where it is empty: the log goes on there."""
     copy = of.partition.copy
-    return copy.segments[-1].log.base_offset if copy is not None and copy.segments else None
+    last = copy.segments[-1].log if copy is not None and copy.segments else None
+    return last.base_offset if last is not None and not last.size else None
+
+
+def _empty_first(of: PreparedPartition) -> int | None:
+    """The base offset of a first segment that is empty and that others follow."""
+    own = () if of.partition.copy is None else of.partition.copy.segments
+    return own[0].log.base_offset if len(own) > 1 and not own[0].log.size else None
+
+
+def _gone(of: PreparedPartition, empty: int, first: int) -> Iterator[Finding]:
+    """A finding about the records of an empty first segment."""
+    if of.partition.copy is not None and first > empty:
+        path = of.partition.copy.segments[1].log.path
+        yield replace(segments.missing(path, first, empty, compacted=False), of=of.partition.topic_partition)
 
 
 def _beyond(of: PreparedPartition, mark: int, end: int) -> Finding:
@@ -99,37 +117,55 @@ def _beyond(of: PreparedPartition, mark: int, end: int) -> Finding:
 
 
 def _asked(found: Iterable[Hole], low: int | None, stop: int | None) -> Iterator[Hole]:
-    for first, last, _ in found:
+    for first, last, damaged, exact in found:
         begin = first if low is None else max(first, low)
         end = last if stop is None or last is None else min(last, stop - 1)
         if (end is None or begin <= end) and (stop is None or begin < stop):
-            yield Hole(begin, end)
+            yield Hole(begin, end, damaged, exact)
 
 
 def _united(found: Iterable[Hole]) -> Iterator[Hole]:
     """The ranges in order; those that touch or overlap are one."""
-    begun: tuple[int, int] | None = None
-    for first, last in sorted((first, _ENDLESS if last is None else last) for first, last, _ in found):
-        if begun is not None and first <= begun[1] + 1:
-            begun = begun[0], max(begun[1], last)
+    begun: Hole | None = None
+    for each in sorted(found, key=lambda hole: (hole.first, _stop(hole))):
+        if begun is not None and (begun.last is None or each.first <= begun.last + 1):
+            last = None if None in (begun.last, each.last) else max(_stop(begun), _stop(each)) - 1
+            begun = begun._replace(last=last, exact=begun.exact and each.exact)
             continue
         if begun is not None:
-            yield Hole(*begun)
-        begun = first, last
+            yield begun
+        begun = each
     if begun is not None:
-        yield Hole(begun[0], None if begun[1] == _ENDLESS else begun[1])
+        yield begun
+
+
+def _stop(hole: Hole) -> int:
+    return _ENDLESS if hole.last is None else hole.last + 1
 
 
 def _records(found: Iterable[Hole], mark: int | None, *, exact: bool) -> Iterator[MissingRecords]:
-    for number, (first, last, _) in enumerate(found):
+    for number, each in enumerate(found):
+        below = None if mark is None else each.first < mark
         if number == KEPT_HOLES - 1:
-            yield MissingRecords(first, None, False, None if mark is None else first < mark)
+            yield MissingRecords(each.first, None, False, below)
             return
-        yield MissingRecords(first, last, exact and last is not None, None if mark is None else first < mark)
+        yield MissingRecords(each.first, each.last, exact and each.exact and each.last is not None, below)
+
+
+def lost_of(found: Finding) -> tuple[int, int]:
+    """The first and the last offset that a finding of `missing_of` is about."""
+    ends = ("end_offset", "value") if found.code == "checkpoint/beyond" else ("previous", "base")
+    first, stop = (found.data[name] for name in ends)
+    assert isinstance(first, int)
+    assert isinstance(stop, int)
+    return first + (found.code != "checkpoint/beyond"), stop - 1
 
 
 def refuse_missing(missing: Missing, outcome: str) -> None:
-    """Raise DamagedLog where the log ends below its high watermark. `outcome`: what becomes of the output."""
+    """Raise DamagedLog where the log ends below its high watermark, or its first segment is gone.
+
+    `outcome`: what becomes of the output.
+    """
     for each in missing.findings:
         raise DamagedLog(f"{each.path}: {each.message}; {outcome}")
 

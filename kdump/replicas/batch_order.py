@@ -17,7 +17,7 @@ from kdump.recover.salvage.offset_order import LogName, in_order
 from kdump.recover.salvage.offset_support import OffsetSupport
 from kdump.recover.salvage.rising_chain import uncontradicted
 from kdump.replicas.copy_batches import CopyBatches, IndexRange
-from kdump.replicas.offset_ranges import OffsetRange
+from kdump.replicas.offset_ranges import OffsetRange, common
 from kdump.storage.partition import Partition
 from kdump.verify.findings import CATALOGUE, Finding, FindingData, Severity
 
@@ -29,7 +29,7 @@ class LeftOutBatch(NamedTuple):
     """A valid batch that contradicts others about its offsets, and the code of the finding about it.
 
     `unkept`: how many of its records are not kept, with the same content at the same offset. At the offsets `absent`
-    batches that are kept have no record, although they claim them. `is_made_good`: another copy has what belongs in its
+    of these no record is kept. `is_made_good`: another copy has what belongs in its
     place.
     """
 
@@ -138,6 +138,7 @@ def holes_of(found: CopyBatches, left_out: Iterable[LeftOutBatch]) -> Iterator[H
     """The offsets that are missing because of batches that are left out: where these lie, and what others claim."""
     numbers, several = {log.path: number for number, log in enumerate(found.logs)}, list(left_out)
     gone = sorted((numbers[each.path], each.position) for each in several)
+    places: list[tuple[int, int]] = []
     for start, _ in found.intact(continuous=True):
         if start and not found.is_break(start):
             continue
@@ -146,14 +147,46 @@ def holes_of(found: CopyBatches, left_out: Iterable[LeftOutBatch]) -> Iterator[H
         first, last = found.last[start - 1] + 1 if start else log.base_offset, found.first[start] - 1
         if at < len(gone) and gone[at] < (found.file[start], position) and first is not None and first <= last:
             yield HoleOfOffsets(first, last, log.path, position)
+            places += gone[at : bisect_left(gone, (found.file[start], position))]
     end = (found.file[-1], found.position[-1]) if len(found) else (-1, -1)
-    after = [each for each in several if each.unkept and (numbers[each.path], each.position) > end]
+    absent = [(each, list(absent_inside(each, found))) for each in several]
+    after = [
+        each
+        for each, ranges in absent
+        if not ranges
+        and (place := (numbers[each.path], each.position)) not in places
+        and (each.absent or (each.unkept and place > end))
+    ]
     if after:
         first = found.last[-1] + 1 if len(found) else found.logs[0].base_offset or 0
         yield HoleOfOffsets(first, None, after[0].path, after[0].position)
-    for each in several:
-        for absent in each.absent:
-            yield HoleOfOffsets(absent.start, absent.stop - 1, each.path, each.position)
+    for each, ranges in absent:
+        for start, stop in ranges:
+            yield HoleOfOffsets(start, stop - 1, each.path, each.position)
+        if each.unkept or not each.records:
+            yield from _around(found, (numbers[each.path], each.position), each)
+
+
+def _around(found: CopyBatches, place: tuple[int, int], batch: LeftOutBatch) -> Iterator[HoleOfOffsets]:
+    """The offsets that are missing around a neighbour that claims the same offsets: it may be the one that is wrong."""
+    at = bisect_left(range(len(found)), place, key=lambda number: (found.file[number], found.position[number]))
+    for number in (at - 1, at):
+        if not 0 <= number < len(found):
+            continue
+        first, last = found.first[number], found.last[number]
+        same = (first, last) == (batch.first_offset, batch.last_offset) and not batch.unkept
+        if first <= batch.last_offset and batch.first_offset <= last and not same:
+            for before in (number - 1, number):
+                if 0 <= before < len(found) - 1 and found.last[before] + 1 < found.first[before + 1]:
+                    first, last = found.last[before] + 1, found.first[before + 1] - 1
+                    yield HoleOfOffsets(first, last, batch.path, batch.position)
+
+
+def absent_inside(batch: LeftOutBatch, found: CopyBatches) -> Iterator[OffsetRange]:
+    """The absent offsets of a batch that lie in the log of the others: beyond it, its offsets are not believed."""
+    low = min((log.base_offset or 0 for log in found.logs), default=0)
+    end = found.last[-1] + 1 if len(found) else low
+    return iter(common(batch.absent, [OffsetRange(low, end)]))
 
 
 def missing_findings(holes: Iterable[HoleOfOffsets]) -> Iterator[Finding]:

@@ -66,6 +66,7 @@ class KeptRecords:
             place = self._at(record.offset)
             if place is None:
                 unkept += 1
+                absent.append(OffsetRange(record.offset, record.offset + 1))
                 continue
             if place != at:
                 kept, at = self._records(place), place

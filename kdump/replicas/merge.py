@@ -297,7 +297,8 @@ class _Merge:
         if self._within is not None:
             parts = _clipped(parts, self._within)
         left_out = self._left_out(parts)
-        covered = without(_covered(parts), united(absent for each in left_out for absent in each.absent))
+        gone = united(absent for each in left_out for absent in each.absent)
+        covered = without(_covered(parts), gone)
         kept, deleted = self._without_deleted(parts)
         order = [self._copies[number] for number in self._history.order]
         slices = tuple(self._slices(kept))

@@ -134,10 +134,7 @@ class LogWriter:
                     self._chunk(item, each.log.kind is Kind.KAFKA07)
                 else:
                     for damaged in damaged_ranges(each.log.path, item, active=each.log.preallocated):
-                        if damaged.is_padding:
-                            self.holes.padding()
-                        else:
-                            self.holes.damage(each)
+                        self.holes.damage(each, is_padding=damaged.is_padding)
                         self._report(damaged)
                 self._on_bytes(walk.position - at)
                 at = walk.position
@@ -225,7 +222,10 @@ class LogWriter:
         batch, counts = chunk.row(index), self.counts
         defect = self._defect(batch, chunk, index)
         if defect is not None:
-            if defect != _OUTSIDE:
+            if defect in ("offset/backwards", "offset/range"):
+                self._report(DamagedRange(self._path, batch.position, batch.size, defect))
+                self.holes.unread(self._next, self._offset_after(chunk, index + 1) - 1, exact=False)
+            elif defect != _OUTSIDE:
                 self._report_batch(batch, defect)
         elif batch.is_kafka07:
             self._renumber(batch, chunk)
@@ -489,8 +489,8 @@ class LogWriter:
     def _report_batch(self, batch: Batch, code: str, last: int = NO_VALUE) -> None:
         """Report a batch of which no record after the offset `last` can be read; by default none."""
         self._report(DamagedRange(self._path, batch.position, batch.size, code))
-        if not batch.is_kafka07:
-            self.holes.unread(first_known_offset(batch) if last == NO_VALUE else last + 1, batch.last_offset)
+        first = first_known_offset(batch) if last == NO_VALUE else last + 1
+        self.holes.unread(first, NO_VALUE if batch.is_kafka07 else batch.last_offset)
 
     def _report(self, damaged: DamagedRange) -> None:
         self.counts.damaged_ranges += 1

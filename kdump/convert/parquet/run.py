@@ -238,7 +238,7 @@ def _left_out(
     ):
         for each in _joined(several, _undecided(parts)):
             yield LeftOut(why, each.records, each.first, each.last)
-    for start, end, damaged in islice(joined_holes(part.holes for part in parts), KEPT_HOLES):
+    for start, end, damaged, _ in islice(joined_holes(part.holes for part in parts), KEPT_HOLES):
         if damaged and (end is None or end >= (chosen.offset[0] or 0)):
             yield LeftOut("damaged", None, max(start, chosen.offset[0] or 0), end)
 

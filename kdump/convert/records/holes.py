@@ -5,14 +5,14 @@ covers the offset of a batch, and of a damaged one nothing is sure.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from kdump.format.batch import Batch
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.log.log_slice import LogSlice
-from kdump.storage.walk import BatchChunk
+from kdump.storage.records import open_batch
+from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
 
 KEPT_HOLES: Final = 1000
 _WIDTH: Final = len(BATCH_COLUMNS)
@@ -22,12 +22,14 @@ _FIRST, _LAST = BATCH_COLUMNS.index("base_offset"), BATCH_COLUMNS.index("last_of
 class Hole(NamedTuple):
     """Offsets, first and last, that have no valid batch; `last` is None where no batch follows.
 
-    Of a compacted log they are an upper bound. `damaged`: bytes that are no valid batch lie there.
+    Of a compacted log they are an upper bound. `damaged`: bytes that are no valid batch lie there. `exact`: not only
+    one offset says where it ends.
     """
 
     first: int
     last: int | None
     damaged: bool = False
+    exact: bool = True
 
 
 class PartHoles(NamedTuple):
@@ -64,6 +66,8 @@ class HoleTracker:
         self._is_damaged = self._is_padded = False
         self._first_hole: Hole | None = None
         self._holes: list[Hole] = []
+        self.before: int | None = None
+        """The offset after the last batch before the chunk."""
         self.first_offset: int | None = None
         """The first offset of the first batch."""
         self.end: int | None = None
@@ -74,14 +78,13 @@ class HoleTracker:
         if each.after_gap:
             self._open(each)
 
-    def damage(self, each: LogSlice) -> None:
-        """Take bytes of a slice that are no valid batch."""
-        self._open(each)
-        self._is_damaged = True
-
-    def padding(self) -> None:
-        """Take zeros at the end of the log that can be preallocated."""
-        self._is_padded = True
+    def damage(self, each: LogSlice, *, is_padding: bool = False) -> None:
+        """Take bytes of a slice that are no valid batch; `is_padding`: zeros that can be preallocated."""
+        if is_padding:
+            self._is_padded = True
+        else:
+            self._open(each)
+            self._is_damaged = True
 
     def _open(self, each: LogSlice) -> None:
         if self._begin is None:
@@ -90,34 +93,45 @@ class HoleTracker:
 
     def chunk(self, chunk: BatchChunk) -> None:
         """Take valid batches that touch each other. Call it before their records are used."""
-        first = first_known_offset(chunk.row(0))
+        first = self._first_of(chunk)
         if self._begin is None and self._gaps and self.end is not None and not chunk.row(0).is_wrapper:
             self._begin = self.end if first > self.end else None
-        self._close(first - 1, 0)
+        self._close(first - 1, 0, exact=self._is_damaged or _is_confirmed(chunk))
         if self.first_offset is None:
             self.first_offset = first
         if self._gaps:
             cells = chunk.walk.scanner.rows[: chunk.batches * _WIDTH]
-            spans = zip(cells[_FIRST::_WIDTH].tolist(), cells[_LAST::_WIDTH].tolist(), strict=True)
-            for index, ((_, end), (begin, _)) in enumerate(pairwise(spans), 1):
+            firsts, lasts = cells[_FIRST::_WIDTH].tolist(), cells[_LAST::_WIDTH].tolist()
+            for index, (end, begin) in enumerate(zip(lasts, firsts[1:], strict=False), 1):
                 if begin > end + 1 and begin != NO_VALUE:
-                    self._add(Hole(end + 1, begin - 1), index)
+                    exact = index + 1 < chunk.batches and firsts[index + 1] == lasts[index] + 1
+                    self._add(Hole(end + 1, begin - 1, exact=exact), index)
+        self.before = self.end
         self.end = chunk.row(chunk.batches - 1).last_offset + 1
 
-    def unread(self, first: int, last: int) -> None:
-        """Take offsets of a valid batch whose records cannot be read."""
+    def unread(self, first: int, last: int, *, exact: bool = True) -> None:
+        """Take offsets of a valid batch whose records cannot be read, or that have others in their place."""
         if first <= last:
-            self._add(Hole(first, last, damaged=True), -1)
+            self._add(Hole(first, last, damaged=True, exact=exact), -1)
 
     def finish(self) -> PartHoles:
         """What was found; no batch follows."""
-        self._close(None, -1)
+        self._close(None, -1, exact=False)
         return PartHoles(self.first_offset, self.end, self._first_hole, tuple(self._holes), self._gaps, self._is_padded)
 
-    def _close(self, last: int | None, index: int) -> None:
+    def _first_of(self, chunk: BatchChunk) -> int:
+        """The first offset of a chunk; of a wrapper message after a hole what is inside says it."""
+        batch = chunk.row(0)
+        if batch.is_wrapper and (self._begin is not None or self.end is None):
+            opened = open_batch(batch, chunk.body(batch), MAX_BATCH_BYTES)
+            if opened.problem is None and opened.records:
+                return opened.first_offset
+        return first_known_offset(batch)
+
+    def _close(self, last: int | None, index: int, *, exact: bool) -> None:
         if self._begin is None:
             return
-        hole = Hole(self._begin, last, self._is_damaged)
+        hole = Hole(self._begin, last, self._is_damaged, exact)
         self._begin, self._is_damaged = None, False
         if self.end is None:
             self._first_hole = hole
@@ -137,19 +151,24 @@ class HoleTracker:
             self._on_hole(hole, index)
 
 
+def _is_confirmed(chunk: BatchChunk) -> bool:
+    """Whether the second batch continues the first one."""
+    return chunk.batches > 1 and chunk.row(1).base_offset == chunk.row(0).last_offset + 1
+
+
 def joined_holes(parts: Iterable[PartHoles]) -> Iterator[Hole]:
     """Those of all parts. One at the end of a part goes on to the first batch of the next one."""
-    after, begun, damaged = None, None, False
+    after, begun, damaged, exact = None, None, False, True
     for part in parts:
         if begun is None and part.gaps and part.first_hole is None and after is not None:
             begun = after if part.first_offset is not None and part.first_offset > after else None
         if part.first_hole is not None:
             if begun is None:
                 begun = part.first_hole.first if after is None else after
-            damaged = damaged or part.first_hole.damaged
+            damaged, exact = damaged or part.first_hole.damaged, part.first_hole.exact
             if (last := part.first_hole.last) is not None:
                 if last >= begun:
-                    yield Hole(begun, last, damaged)
+                    yield Hole(begun, last, damaged, exact)
                 begun, damaged = None, False
         elif begun is not None and part.first_offset is not None:
             if part.first_offset > begun:

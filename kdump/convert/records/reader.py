@@ -13,6 +13,7 @@ from kdump.format.batch import Batch
 from kdump.kernel.columns import BROKEN, COMPRESSED, NO_ROOM, BatchParts, Columns
 from kdump.kernel.isolation import ABORTED, COMMITTED, Decisions
 from kdump.kernel.records import STATUSES
+from kdump.kernel.scan import SUSPECTS
 from kdump.log.batch_location import DamagedRange, damaged_ranges
 from kdump.log.isolation import Isolation, decide
 from kdump.log.log_slice import EVERYTHING, HIGHEST, LOWEST, Bounds, LogSlice, SlicedPartition, walk_of_slice
@@ -40,6 +41,7 @@ OnDamage = Callable[[DamagedRange], object]
 _CHUNK_BATCHES: Final = 1024
 _STEP: Final = 16 << 20
 """The bytes between two reports of progress."""
+_COUNT: Final = 1 << SUSPECTS.index("batch/count")
 _MOST_PENDING: Final = 1000
 """The most damaged ranges between two batches that get the offsets between these."""
 
@@ -186,16 +188,14 @@ class RecordStream:
                 left_out = self._columns.aborted + self._columns.undecided
                 self._chunk_now = item
                 self._holes.chunk(item)
+                self._report_emptied(each.log.path, item)
                 yield from self._chunk(each.log.path, item)
                 if self._columns.aborted + self._columns.undecided > left_out:
                     self._note_outcomes(item)
                 self._note(item, last)
             else:
                 for damaged in damaged_ranges(each.log.path, item, active=each.log.preallocated):
-                    if damaged.is_padding:
-                        self._holes.padding()
-                    else:
-                        self._holes.damage(each)
+                    self._holes.damage(each, is_padding=damaged.is_padding)
                     self._damaged(damaged)
         self.is_beyond = self.is_beyond or (each.stop is not None and walk.position > each.stop)
         if self._on_bytes is not None:
@@ -301,13 +301,26 @@ class RecordStream:
     def _report_batch(self, path: str, chunk: BatchChunk, index: int, code: str) -> None:
         batch = chunk.row(index)
         self._damaged(DamagedRange(path, batch.position, batch.size, code))
-        self._holes.unread(self._first_unread(chunk, batch), batch.last_offset)
+        self._holes.unread(self._first_unread(chunk, index), batch.last_offset, exact=not batch.is_wrapper)
         self._release()
 
-    def _first_unread(self, chunk: BatchChunk, batch: Batch) -> int:
+    def _report_emptied(self, path: str, chunk: BatchChunk) -> None:
+        """Report the batches that have records by their size, and none by their header."""
+        for index, bits in enumerate(chunk.suspects()):
+            if bits & _COUNT and chunk.row(index).count <= 0:
+                self._report_batch(path, chunk, index, "batch/count")
+
+    def _first_unread(self, chunk: BatchChunk, index: int) -> int:
         """The first offset of a batch that no record before the bad one has."""
+        batch = chunk.row(index)
         opened = open_batch(batch, chunk.body(batch), self._max_batch_bytes)
-        return max(opened.last_offset + 1, batch.base_offset) if opened.records else first_known_offset(batch)
+        if opened.records:
+            return max(opened.last_offset + 1, batch.base_offset)
+        if not batch.is_wrapper:
+            return batch.base_offset
+        before = chunk.row(index - 1).last_offset + 1 if index else self._holes.before
+        lowest = 0 if self._slice_now is None else max(self._slice_now.lowest, self._slice_now.log.base_offset or 0)
+        return min(lowest if before is None else before, batch.last_offset)
 
     def _damaged(self, damaged: DamagedRange) -> None:
         """Report damage, and with `with_offsets` not before its offsets are known."""
