@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -139,7 +140,9 @@ def settled(root: Path, *changes: Change) -> Path:
         (root / f"{topic}-0").mkdir()
         for base in (0, 1):
             batch = build.batch([build.record(b"k", b"v" * 500, timestamp=1000)], base_offset=base)
-            (root / f"{topic}-0" / f"{base:020d}.log").write_bytes(batch)
+            log = root / f"{topic}-0" / f"{base:020d}.log"
+            log.write_bytes(batch)
+            os.utime(log, (1, 1))  # the age of a segment without a time index
     return root
 
 
