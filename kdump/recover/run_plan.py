@@ -16,6 +16,7 @@ from kdump.format.naming import TopicPartition
 from kdump.kernel.crc import crc32c
 from kdump.recover.plan import Plan, RecoverOptions
 from kdump.recover.run_values import from_json, to_json
+from kdump.recover.steps import refuse_other_owner
 from kdump.storage.directory_handle import DirectoryHandle, write_all
 from kdump.storage.stamps import Stamp
 from kdump.storage.undo_folders import APPLYING, UndoFolder, discard, plan_state
@@ -123,6 +124,7 @@ def read(handle: DirectoryHandle, folder: UndoFolder) -> RunPlan | None:
     if state is None:
         return None
     name = folder.plan(state)
+    refuse_other_owner(handle, name)
     return from_bytes(handle.read(name), handle.path_of(name))
 
 

@@ -383,4 +383,15 @@ def load(handle: DirectoryHandle, folder: UndoFolder) -> tuple[str, Journal] | N
     if state is None or state in (OVER, JOURNAL_LOST):
         return None
     name = folder.journal(state)
+    refuse_other_owner(handle, name)
     return state, from_bytes(handle.read(name), handle.path_of(name))
+
+
+def refuse_other_owner(handle: DirectoryHandle, name: str) -> None:
+    """Raises KdumpError for a file of a run that another user than the owner of the directory wrote."""
+    status = handle.stat(name)
+    if status is not None and status.st_uid != handle.owner:
+        raise KdumpError(
+            f"{handle.path_of(name)}: it belongs to the user {status.st_uid}, the directory to {handle.owner}: a run"
+            " gives its files the owner of the directory, so that this is none of its files"
+        )

@@ -1,6 +1,7 @@
 """Reading and changing the files of one directory, and copying files.
 
-Names are relative to the open directory. Symbolic links are not followed.
+Names are relative to the open directory. Symbolic links are not followed, in no part of a name: each directory on the
+way is opened below the one before.
 """
 
 import errno
@@ -73,12 +74,36 @@ class DirectoryHandle:
     def __exit__(self, *_: object) -> None:
         os.close(self._fd)
 
+    @property
+    def owner(self) -> int:
+        """The user whose directory it is."""
+        return self._own.uid
+
+    @contextmanager
+    def _within(self, name: str) -> Iterator[tuple[int, str]]:
+        """A descriptor of the directory of a name, and its last part. Raises OSError for a link on the way."""
+        *outer, last = name.split("/")
+        directory = self._fd
+        try:
+            for part in outer:
+                if part in ("", ".", ".."):
+                    raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.path_of(name))
+                inner = os.open(part, _READ | os.O_DIRECTORY, dir_fd=directory)
+                if directory != self._fd:
+                    os.close(directory)
+                directory = inner
+            yield directory, last
+        finally:
+            if directory != self._fd:
+                os.close(directory)
+
     # ---- reading
 
     def stat(self, name: str) -> os.stat_result | None:
         """The status of the entry itself, also of a symbolic link; None without an entry."""
         try:
-            return os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+            with self._within(name) as (directory, last):
+                return os.stat(last, dir_fd=directory, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -103,7 +128,8 @@ class DirectoryHandle:
         """The names in a directory in order; none without a directory."""
         if name != "." and not self.is_directory(name):
             return []
-        descriptor = os.open(name, _READ | os.O_DIRECTORY, dir_fd=self._fd)
+        with self._within(name) as (directory, last):
+            descriptor = os.open(last, _READ | os.O_DIRECTORY, dir_fd=directory)
         try:
             return sorted(os.listdir(descriptor))
         finally:
@@ -124,7 +150,8 @@ class DirectoryHandle:
 
         Raises OSError, KdumpError for other files.
         """
-        descriptor = os.open(name, _READ | flags, dir_fd=self._fd)
+        with self._within(name) as (directory, last):
+            descriptor = os.open(last, _READ | flags, dir_fd=directory)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise KdumpError(f"{self.path_of(name)}: not a regular file")
@@ -169,18 +196,19 @@ class DirectoryHandle:
         """Create a directory with the owner and mode of this one, so that the same users may delete it."""
         if self.is_directory(name):
             return
-        os.mkdir(name, 0o700, dir_fd=self._fd)
-        try:
-            descriptor = os.open(name, _READ | os.O_DIRECTORY, dir_fd=self._fd)
+        with self._within(name) as (directory, last):
+            os.mkdir(last, 0o700, dir_fd=directory)
             try:
-                set_attributes(descriptor, self._own)
-            finally:
-                os.close(descriptor)
-        except OSError:
-            # A directory of another user would be in the way of the owner's next run.
-            with suppress(OSError):
-                os.rmdir(name, dir_fd=self._fd)
-            raise
+                descriptor = os.open(last, _READ | os.O_DIRECTORY, dir_fd=directory)
+                try:
+                    set_attributes(descriptor, self._own)
+                finally:
+                    os.close(descriptor)
+            except OSError:
+                # A directory of another user would be in the way of the owner's next run.
+                with suppress(OSError):
+                    os.rmdir(last, dir_fd=directory)
+                raise
 
     @contextmanager
     def create(self, name: str, attributes: FileAttributes | None = None) -> Iterator[int]:
@@ -189,7 +217,8 @@ class DirectoryHandle:
         Raises OSError.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(name, flags, 0o600, dir_fd=self._fd)
+        with self._within(name) as (directory, last):
+            descriptor = os.open(last, flags, 0o600, dir_fd=directory)
         try:
             self._dress(descriptor, attributes or self._own._replace(mode=self._own.mode & 0o666))
             yield descriptor
@@ -201,21 +230,24 @@ class DirectoryHandle:
 
     def rename(self, name: str, to: str) -> None:
         """Rename a file in this directory; it replaces one that has the name. Raises OSError."""
-        os.rename(name, to, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        with self._within(name) as (source, old), self._within(to) as (target, new):
+            os.rename(old, new, src_dir_fd=source, dst_dir_fd=target)
 
     def link(self, name: str, to: str) -> None:
         """Give a file a second name. Raises OSError."""
-        os.link(name, to, src_dir_fd=self._fd, dst_dir_fd=self._fd, follow_symlinks=False)
+        with self._within(name) as (source, old), self._within(to) as (target, new):
+            os.link(old, new, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
 
     def remove(self, name: str) -> None:
         """Delete a file, if there is one."""
-        with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=self._fd)
+        with suppress(FileNotFoundError), self._within(name) as (directory, last):
+            os.unlink(last, dir_fd=directory)
 
     def remove_directory(self, name: str) -> bool:
         """Delete an empty directory; False where it is not empty."""
         try:
-            os.rmdir(name, dir_fd=self._fd)
+            with self._within(name) as (directory, last):
+                os.rmdir(last, dir_fd=directory)
         except FileNotFoundError:
             return True
         except OSError as error:
@@ -228,7 +260,8 @@ class DirectoryHandle:
         """Sync the entries of a directory, where the file system can."""
         if name != "." and not self.is_directory(name):
             return
-        descriptor = os.open(name, _READ | os.O_DIRECTORY, dir_fd=self._fd)
+        with self._within(name) as (directory, last):
+            descriptor = os.open(last, _READ | os.O_DIRECTORY, dir_fd=directory)
         try:
             os.fsync(descriptor)
         except OSError as error:

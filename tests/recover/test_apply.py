@@ -486,10 +486,11 @@ def test_the_commit_is_on_the_disk(tmp_path: Path) -> None:
     synced: set[str] = set()
     for line in log.read_text().splitlines():
         call, _, rest = line.partition("(")
-        if call == "openat" and ".kdump-undo" in rest and not line.rstrip().endswith(")"):
-            name, descriptor = rest.split('"')[1], line.rsplit("= ", 1)[1]
-            opened[descriptor] = name
-            if "O_CREAT" in rest:
+        if call == "openat" and not line.rstrip().endswith(")"):
+            # Each directory on the way is opened below the one before.
+            name = os.path.join(opened.get(rest.split(",")[0], ""), rest.split('"')[1])
+            opened[line.rsplit("= ", 1)[1]] = name
+            if "O_CREAT" in rest and ".kdump-undo" in name:
                 written.add(name)
         if call == "fsync":
             synced.add(opened.get(rest.split(")")[0], "?"))
@@ -499,7 +500,8 @@ def test_the_commit_is_on_the_disk(tmp_path: Path) -> None:
         pytest.fail("no commit was seen")
     assert len(written) > 5
     assert written <= synced
-    assert {".kdump-undo", ".kdump-undo/1", ".kdump-undo/1/new", ".kdump-undo/1/cut"} <= synced
+    kept = (".kdump-undo", ".kdump-undo/1", ".kdump-undo/1/new", ".kdump-undo/1/cut")
+    assert {os.path.join(directory, name) for name in kept} <= synced
 
 
 @pytest.mark.parametrize("sparse", [True, False])
