@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kdump.broker.defaults import LATER_RELEASE, RELEASE
+from kdump.format.naming import INDEX_SUFFIXES
 from kdump.recover.plan import ACTIONS, SALVAGE, TRUNCATE
 from kdump.recover.plan_lines import counts_of, finding_totals
 from kdump.render.sentences import counted, finding_sentence, iso_time
@@ -31,6 +33,11 @@ RUNNING = (
 )
 MOST_DROPS = 20
 """So many drops of a partition are listed; the others are counted."""
+_LOGS: Final = (".log", ".kafka")
+_VERDICT: Final = frozenset(
+    ("clean", "failed", "running", "refused", "given up", "damaged", "committed", TRUNCATE, SALVAGE, "verified", "undo")
+)
+"""The labels of what is said before the actions."""
 NAMED = 5
 """A sentence lists so many ranges, producers and transactions; the others are counted."""
 
@@ -90,19 +97,19 @@ def sentences(result: RecoveryResult) -> Iterator[tuple[str, str]]:
         rebuilt = "" if result.applied else "; --reindex, too, rebuilds the file"
         yield "refused", f"{LATER_RELEASE} {start}: {exception} ({name}){rebuilt}"
     if not plan.is_empty:
-        if more := len(plan.actions) - len(listed_actions(plan.actions)):
+        if more := max(0, sum(action.action == "drop" for action in plan.actions) - MOST_DROPS):
             yield "more", f"and {more} more drop{'s' if more > 1 else ''} of bytes that are not listed"
         yield from _begin(plan)
         yield from _found(plan.covered)
     if not plan.is_root and not (plan.is_empty and plan.lost.is_empty):
         yield from _lost(result)
     if not plan.is_empty:
-        yield from (("clash", sentence) for sentence in plan.conflicts)
+        yield from (("contradicting batches", sentence) for sentence in plan.conflicts)
         yield from (("undecided", sentence) for sentence in plan.undecided)
         acts = {(action.action, action.because) for action in plan.actions}
-        yield from (("mind", sentence) for act, sentence in _CONSEQUENCES.items() if act in acts)
+        yield from (("before the start", sentence) for act, sentence in _CONSEQUENCES.items() if act in acts)
         if plan.alone and not result.applied:
-            yield "mind", "the directory has later segments, so that this one can only become a copy: --output DIR"
+            yield "copy only", "the directory has later segments, so that this one can only become a copy: --output DIR"
         if not plan.is_root:
             yield "afterwards", _afterwards(plan)
         if not result.applied and plan.bytes_needed:
@@ -149,14 +156,79 @@ def _found(covered: Sequence[Finding]) -> Iterator[tuple[str, str]]:
         yield "found", f"and {len(covered) - NAMED} more findings that the plan removes"
 
 
+def split(said: Iterable[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """What is said of a partition before its actions, whether a broker starts and what is lost, and what after them."""
+    first: list[tuple[str, str]] = []
+    then: list[tuple[str, str]] = []
+    for item in said:
+        (first if item[0] in _VERDICT else then).append(item)
+    return first, then
+
+
 def listed_actions(actions: Sequence[Action]) -> tuple[Action, ...]:
-    """The actions to list: of those that drop bytes the first MOST_DROPS. `sentences` counts the others."""
+    """The actions to list: files with one cause are one, and of those that drop bytes there are MOST_DROPS.
+
+    `sentences` counts the other drops.
+    """
     listed, drops = [], 0
-    for action in actions:
+    for action in _joined(actions):
         drops += action.action == "drop"
         if action.action != "drop" or drops <= MOST_DROPS:
             listed.append(action)
     return tuple(listed)
+
+
+def _joined(actions: Sequence[Action]) -> Iterator[Action]:
+    """The actions, with one for several segments that go, and one for several companions that are rebuilt."""
+    gone = {_stem(one.path) for one in actions if one.action == "delete" and one.path.endswith(_LOGS)}
+    groups: dict[tuple[str, str | None], list[Action]] = {}
+    for action in actions:
+        if (kind := _kind_of_group(action, gone)) is not None:
+            groups.setdefault((kind, action.because), []).append(action)
+    for action in actions:
+        group = groups.get((_kind_of_group(action, gone) or "", action.because), [action])
+        if len(group) < 2:
+            yield action
+        elif group[0] is action:
+            yield _one_of(group)
+
+
+def _kind_of_group(action: Action, gone: Collection[str]) -> str | None:
+    """What an action can be joined with; None where it has a line of its own."""
+    if action.action == "rebuild" and action.path.endswith(INDEX_SUFFIXES):
+        return "rebuild"
+    is_snapshot = action.path.endswith(".snapshot")
+    if action.action == "delete" and len(gone) > 1 and (is_snapshot or _stem(action.path) in gone):
+        return "delete"
+    return None
+
+
+def _one_of(group: Sequence[Action]) -> Action:
+    """One action for all files of a group, whose path says how many they are."""
+    stems = {_stem(one.path) for one in group if not one.path.endswith(".snapshot")}
+    directory = os.path.dirname(group[0].path)
+    logs = [one for one in group if one.path.endswith(_LOGS)]
+    indexes = f"{len(group)} indexes of {counted(len(stems), 'segment')}"
+    name = f"{len(logs)} segments with their companions" if logs else indexes
+    last = logs[-1].last_offset if logs else None
+    return group[0]._replace(
+        path=os.path.join(directory, name),
+        start=None,
+        stop=None,
+        bytes=sum(one.bytes for one in group),
+        batches=_sum(one.batches for one in logs),
+        records=_sum(one.records for one in logs),
+        last_offset=last,
+    )
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    known = list(counts)
+    return None if None in known or not known else sum(count or 0 for count in known)
+
+
+def _stem(path: str) -> str:
+    return os.path.basename(path).partition(".")[0]
 
 
 def _lost(result: RecoveryResult) -> Iterator[tuple[str, str]]:

@@ -29,7 +29,8 @@
   for a tombstone; `undecoded` says why there are key and value after all.
 * of a recovery: the action, `from-to` in bytes where it is not about a whole file, the code of the finding that it is
   about. Then come lines about the partition, each with a label: `clean`, `failed`, `running`, `refused`, `more`,
-  `start`, `newest`, `found`, `given up`, `damaged`, `committed`, `clash`, `undecided`, `mind`, `afterwards`, `space`,
+  `start`, `newest`, `found`, `given up`, `damaged`, `committed`, `truncate`, `salvage`, `contradicting batches`,
+  `undecided`, `before the start`, `copy only`, `afterwards`, `space`,
   `verified`, `undo`. The line of a run has the label `undone`, `finished` or `failed`. The last line is `next`.
 
 Times are ISO-8601 in UTC, `-` without one, with the stored milliseconds beside them. Bytes that are valid UTF-8 stand
@@ -40,7 +41,7 @@ File names are escaped in the same way, without quotes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any
 
 from kdump.kernel.results import NO_VALUE
@@ -270,18 +271,18 @@ class TextRenderer(Renderer):
         from kdump.render import recovery
 
         plan = result.plan if not result.applied else result.plan._replace(not_covered=())
+        first, then = recovery.split(recovery.sentences(result))
+        self._labelled(plan.path, first)
         for action in recovery.listed_actions(plan.actions):
             self.action(action, plan.topic_partition)
         self.all_not_covered(plan.not_covered)
         for finding in result.left:
             self.finding(finding)
-        self.recovered(result)
+        self._labelled(plan.path, then)
 
-    def recovered(self, result: RecoveryResult) -> None:
-        from kdump.render import recovery
-
-        for label, sentence in recovery.sentences(result):
-            self.out.write(f"{path_text(result.plan.path)}: {label}: {printable(sentence)}\n")
+    def _labelled(self, path: Path, said: Iterable[tuple[str, str]]) -> None:
+        for label, sentence in said:
+            self.out.write(f"{path_text(path)}: {label}: {printable(sentence)}\n")
 
     def run(self, result: RunResult) -> None:
         from kdump.render import recovery

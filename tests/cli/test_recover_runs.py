@@ -130,7 +130,7 @@ def test_damage_in_an_older_segment(changing: Any, tmp_path: Path) -> None:
     write(tmp_path / "d", flipped(f"t-0/{A}.log", 4000))
     ran = changing.inside("recover", "d")
     assert ran.status == 1
-    assert "not covered: error batch/crc" in ran.lines[0]
+    assert any("not covered: error batch/crc" in line for line in ran.lines)
     assert ran.lines[-2:] == [
         "1 partition: nothing to do; not covered: 1 error",
         "next: kdump recover --salvage d",

@@ -224,20 +224,22 @@ def test_a_partition_without_its_metadata() -> None:
     built = plan(
         actions=(Action("delete", f"{DIRECTORY}/partition.metadata", "metadata/format", bytes=11),), lost=Lost()
     )
-    assert "NAME-stray" in labels(RecoveryResult(built))["mind"]
-    assert "mind" not in labels(RecoveryResult(plan()))
+    assert "NAME-stray" in labels(RecoveryResult(built))["before the start"]
+    assert "before the start" not in labels(RecoveryResult(plan()))
 
 
 def test_what_contradicts_and_what_is_undecided() -> None:
     built = plan(conflicts=("two of them",), undecided=("one", "two"))
-    said = [item for item in recovery.sentences(RecoveryResult(built)) if item[0] in ("clash", "undecided")]
-    assert said == [("clash", "two of them"), ("undecided", "one"), ("undecided", "two")]
+    said = [
+        item for item in recovery.sentences(RecoveryResult(built)) if item[0] in ("contradicting batches", "undecided")
+    ]
+    assert said == [("contradicting batches", "two of them"), ("undecided", "one"), ("undecided", "two")]
 
 
 def test_one_segment_of_several() -> None:
     built = plan(alone=True)
-    assert labels(RecoveryResult(built))["mind"].endswith("this one can only become a copy: --output DIR")
-    assert "mind" not in labels(RecoveryResult(built, True))
+    assert labels(RecoveryResult(built))["copy only"].endswith("this one can only become a copy: --output DIR")
+    assert "copy only" not in labels(RecoveryResult(built, True))
 
 
 def test_failed_and_refused() -> None:
@@ -350,8 +352,10 @@ def test_only_json_shows_what_was_asked_for() -> None:
 def test_a_table_and_what_is_to_be_said() -> None:
     lines = shown("terminal", RecoveryResult(plan()), width=120)
     assert lines[0] == DIRECTORY
-    assert lines[1].split() == ["action", "file", "positions", "because", "bytes", "batches", "records", "offsets"]
-    assert lines[3].split() == [
+    assert lines[1].split()[:2] == ["given", "up"]  # what is lost comes first
+    head = next(number for number, line in enumerate(lines) if line.startswith("action"))
+    assert lines[head].split() == ["action", "file", "positions", "because", "bytes", "batches", "records", "offsets"]
+    assert lines[head + 2].split() == [
         "truncate",
         "…10.log",
         "7865-15730",
@@ -361,12 +365,32 @@ def test_a_table_and_what_is_to_be_said() -> None:
         "4",
         "15..19",
     ]
-    assert lines[4].split() == ["rebuild", "…10.index", "batch/crc"]
+    assert lines[head + 3].split() == ["rebuild", "…10.index", "batch/crc"]
     text = " ".join(" ".join(lines).split())
     for _, sentence in recovery.sentences(RecoveryResult(plan())):
         assert sentence in text
     assert re.search(r"not covered, and left as it is: \S+ \d+ error batch/crc", text)
     assert all(len(line) <= 120 for line in lines)
+
+
+def test_files_of_one_cause_are_one_line() -> None:
+    def gone(base: int) -> list[Action]:
+        log = Action("delete", f"/d/{base:020}.log", "batch/crc", 0, 9, None, 9, 1, 2, base, base + 1)
+        others = [Action("delete", f"/d/{base:020}.{kind}", "batch/crc", bytes=8) for kind in ("index", "snapshot")]
+        return [log, *others]
+
+    cut = Action("truncate", "/d/00000000000000000000.log", "batch/crc", 5, 9, None, 4, 1, 1, 0, 0)
+    rebuilt = [Action("rebuild", f"/d/{0:020}.{kind}", "batch/crc", bytes=8) for kind in ("index", "timeindex")]
+    marker = Action("delete", "/d/.kafka_cleanshutdown")
+    listed = recovery.listed_actions([cut, *rebuilt, *gone(10), *gone(20), *gone(30), marker])
+    assert listed == (
+        cut,
+        Action("rebuild", "/d/2 indexes of 1 segment", "batch/crc", bytes=16),
+        Action("delete", "/d/3 segments with their companions", "batch/crc", None, None, None, 75, 3, 6, 10, 31),
+        marker,
+    )
+    one = [cut, rebuilt[0], *gone(10)]
+    assert recovery.listed_actions(one) == tuple(one)
 
 
 @pytest.mark.parametrize("name", ["text", "json", "terminal"])

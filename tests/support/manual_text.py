@@ -793,7 +793,8 @@ ABOUT = {
             "or ends; so does --truncate. --salvage chooses between the readings of the log: the one stays that keeps "
             "more valid batches with rising offsets, so that a few batches that jump ahead go and those in place stay. "
             "Nor does a higher leader epoch replace batches in place where it jumps ahead of offsets that they have. "
-            "Each choice is a clash in the report. Every valid batch that a recovery removes is in given up, in a "
+            "Each choice is in the report, under contradicting batches. "
+            "Every valid batch that a recovery removes is in given up, in a "
             "truncation too: also one that has the offsets of another batch that stays, and one inside damaged bytes "
             "of which nothing shows whether it is of the log, or a value of a record (gap/foreign-batch)."
         ),
@@ -823,7 +824,8 @@ ABOUT = {
             "In text an action is one line, path: action from-to code: what is done (what the bytes held). Lines "
             "about a "
             "partition are path: label: sentence, with the labels clean, failed, running, "
-            "refused, more, start, newest, found, given up, damaged, committed, clash, undecided, mind, "
+            "refused, more, start, newest, found, given up, damaged, committed, truncate, salvage, contradicting "
+            "batches, undecided, before the start, copy only, "
             "afterwards, space, verified, undo. The last line is next: what to do now, for all that was looked at."
         ),
     ],

@@ -75,7 +75,7 @@ STEPS = (
                 ),
             ),
             (
-                "running, mind, undecided",
+                "running, before the start, undecided",
                 (
                     "Do what the sentence says, at the latest before the broker starts; a kafka-transactions.sh in it "
                     "when the broker runs."

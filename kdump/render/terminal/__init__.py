@@ -73,9 +73,10 @@ _LABELS = {
     "running": f"bold {DOUBTFUL}",
     "truncate": "bold",
     "salvage": "bold",
-    "clash": DOUBTFUL,
+    "contradicting batches": DOUBTFUL,
     "undecided": DOUBTFUL,
-    "mind": f"bold {DOUBTFUL}",
+    "before the start": f"bold {DOUBTFUL}",
+    "copy only": f"bold {DOUBTFUL}",
 }
 
 
@@ -322,9 +323,24 @@ class TerminalRenderer(Renderer):
         if not (said or plan.actions or plan.not_covered):
             return
         self._print_path(plan.path)
+        first, then = recovery.split(said)
+        self._say(first)
         for action in recovery.listed_actions(plan.actions):
             self._row(tables.ACTION, tables.action_cells(action, plan.path))
         self._flush_table()
+        self._say(then)
+        if plan.not_covered and not result.applied:  # else they are among those that are left
+            self._print(Text(" not covered, and left as it is:"))
+            self._show_recovery_findings(plan.not_covered)
+        if result.left:
+            self._print(Text(" left after applying:"))
+            self._show_recovery_findings(result.left)
+        self._print(Text())
+
+    def _say(self, said: Sequence[tuple[str, str]]) -> None:
+        """Show labels with their sentences, and the commands among these unfolded after them."""
+        from kdump.render import recovery
+
         table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=True)
         table.add_column()
         table.add_column(overflow="fold", ratio=1)
@@ -333,17 +349,11 @@ class TerminalRenderer(Renderer):
                 continue
             style = "dim" if recovery.is_reassuring(sentence) else _LABELS.get(label, "dim")
             table.add_row(Text(label, style=style), Text(printable(sentence)))
-        self._print(table)
+        if table.row_count:
+            self._print(table)
         for label, sentence in said:
             if sentence.startswith(_COMMAND):
                 self._print_command(f" {label}: ", sentence)
-        if plan.not_covered and not result.applied:  # else they are among those that are left
-            self._print(Text(" not covered, and left as it is:"))
-            self._show_recovery_findings(plan.not_covered)
-        if result.left:
-            self._print(Text(" left after applying:"))
-            self._show_recovery_findings(result.left)
-        self._print(Text())
 
     def _show_recovery_findings(self, findings: Iterable[Finding]) -> None:
         from kdump.render import recovery
