@@ -75,8 +75,11 @@ cdef class Decisions:
 
     def seal(self):
         """See isolation.pyi."""
-        qsort(self.table.markers, self.table.count, sizeof(Marker), compare)
-        qsort(self.table.gaps, self.table.gap_count, sizeof(int64_t), compare_places)
+        # Without a marker, or a gap, there is no memory, and a null pointer is none of an array.
+        if self.table.count:
+            qsort(self.table.markers, self.table.count, sizeof(Marker), compare)
+        if self.table.gap_count:
+            qsort(self.table.gaps, self.table.gap_count, sizeof(int64_t), compare_places)
         return self.table.transactional
 
     def of(self, int64_t producer_id, int64_t position):
