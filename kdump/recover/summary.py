@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kdump.format.naming import TopicPartition
 from kdump.recover.next_step import RecoveryStep, Urgency, from_replica, next_of, of_findings
 from kdump.recover.plan import REINDEX, SALVAGE, Damaged, GivenUp, Lost, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals, lost_fields
@@ -95,6 +96,7 @@ class RecoveryTotals:
         self._steps: dict[RecoveryStep, None] = {}
         self._alone = self._salvageable = self._gives_up = self._refused = self._is_running = False
         self._reindexable = self._leaves_damage = self._strays = self._asks = False
+        self._copies: dict[TopicPartition, list[str]] = {}
         self._truncatable: list[str] = []
         self._better_salvaged: list[str] = []
 
@@ -121,6 +123,8 @@ class RecoveryTotals:
             self._reindexable |= reindexable
             self._leaves_damage |= not result.applied and (salvageable or reindexable)
             self._compare(plan)
+            if plan.topic_partition is not None:
+                self._copies.setdefault(plan.topic_partition, []).append(plan.path)
         if result.error is None:
             self._actions.update(action.action for action in plan.actions)
             self._bytes_needed += plan.bytes_needed
@@ -194,6 +198,10 @@ class RecoveryTotals:
         return self._refused if self._applies else self._strays
 
     def _next(self, failed: bool) -> str | None:
+        lacking = {step.path for step in self._steps if step.urgency is Urgency.REPLICA}
+        for copies in self._copies.values():
+            if len(copies) > 1 and not failed and not lacking.isdisjoint(copies):
+                return shell_command(["kdump", "convert", "--to", "log", "-o", "DIR", "--", *copies])
         steps = [*self._steps]
         if not self._applies:
             # What a plan does comes first; then its result says what is still to be decided.

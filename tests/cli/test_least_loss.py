@@ -129,3 +129,16 @@ def test_the_next_step_never_loses_more(changing: Any, tmp_path: Path, case: Los
         assert plans[name].lost.order == min(plan.lost.order for plan in plans.values())
         if plans[TRUNCATE].lost.order == plans[SALVAGE].lost.order and name == SALVAGE:
             assert plans[TRUNCATE].not_covered
+
+
+def test_another_copy_among_the_paths_fills_the_hole(changing: Any, tmp_path: Path) -> None:
+    """The first advice is then the command that makes one log of both."""
+    for name in ("one", "two"):
+        shutil.copytree(FIXTURES / "killed", tmp_path / name, ignore=shutil.ignore_patterns("expected", "case.toml"))
+    for path in (tmp_path / "one" / "retained-0").glob("00000000000000000028.*"):
+        path.unlink()
+    ran = changing.inside("recover", "one/retained-0", "two/retained-0")
+    assert ran.text.endswith("\nnext: kdump convert --to log -o DIR -- one/retained-0 two/retained-0\n")
+    words = ran.text.splitlines()[-1].removeprefix("next: kdump ").replace("DIR", "made").split()
+    assert changing.inside(*words).status in (0, 1)
+    assert changing.inside("recover", "made").status == 0
