@@ -28,6 +28,7 @@ from kdump.format.batch import (
     Batch,
 )
 from kdump.format.control import ControlType
+from kdump.format.java import MAX_LONG
 from kdump.format.kafka07 import Message
 from kdump.kernel.admit import Admission
 from kdump.kernel.scan import BATCH_COLUMNS, FRAMES, OPEN, SCAN_FULL, SCAN_STOPPED, SUSPECTS, Scanner
@@ -59,6 +60,7 @@ _REFUSED_FRAMES: Final = {
     "short": "the beginning of a batch",
 }
 _REFUSED_BITS: Final = sum(1 << SUSPECTS.index(code) for code in _REFUSED)
+_RANGE_BIT: Final = 1 << SUSPECTS.index("offset/range")
 _OFFSET_BITS: Final = sum(1 << SUSPECTS.index(code) for code in ("offset/range", "offset/backwards"))
 
 _I32: Final = struct.Struct(">i")
@@ -142,6 +144,8 @@ class LogValidator:
                 raise _refusal(batch, f"is a control batch that cannot be opened: {opened.problem}")
             suspect = self._open(row, opened.payload)
         if suspect & refused:
+            if suspect & refused & _RANGE_BIT and batch.last_offset == MAX_LONG:
+                raise ValueError(f"there is no offset after {MAX_LONG}")
             raise _refusal(
                 batch, next(_REFUSED[code] for bit, code in enumerate(SUSPECTS) if suspect & refused & 1 << bit)
             )
