@@ -8,6 +8,7 @@ from kdump.format.naming import TopicPartition
 from kdump.recover.next_step import RecoveryStep, Urgency, from_replica, next_of, of_findings
 from kdump.recover.plan import REINDEX, SALVAGE, Damaged, GivenUp, Lost, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals, lost_fields
+from kdump.storage.file_store import is_url
 from kdump.verify.findings import Severity
 from kdump.verify.next_step import REBUILT, shell_command
 from kdump.verify.reaction import TRUNCATION_CODES
@@ -248,7 +249,13 @@ class RecoveryTotals:
 
 
 def command(options: RecoverOptions, paths: Sequence[str], *more: str) -> str:
-    """The command that carries out a plan with these options; `more` are further options."""
+    """The command that carries out a plan with these options; `more` are further options.
+
+    An object store is only read: there it is about a copy on a local disk.
+    """
+    remote = [path for path in paths if is_url(path)]
+    if remote and "--dry-run" not in more:
+        return f"copy {shell_command(remote)} to DIR on a local disk; then: {command(options, ['DIR'], *more)}"
     defaults = RecoverOptions()._asdict()
     words = ["kdump", "recover", f"--{options.strategy}", *more]
     for name, option in _OPTIONS.items():

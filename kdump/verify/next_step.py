@@ -6,7 +6,6 @@ from enum import IntEnum
 from typing import Final
 
 from kdump.format.naming import number_of
-from kdump.storage.file_store import is_url
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.report import Report
 
@@ -63,7 +62,7 @@ def repair_of(code: str) -> str:
 
 def _is_refused(report: Report) -> bool:
     """Whether kdump recover takes the path for nothing that it can repair (kdump.recover.selection)."""
-    if report.path == "-" or is_url(report.path):
+    if report.path == "-":
         return True
     name = os.path.basename(report.path)
     is_segment = name.endswith((".log", ".kafka")) and number_of(name) is not None

@@ -150,7 +150,8 @@ def test_text_is_a_line_a_row() -> None:
 @pytest.mark.parametrize("kinds", [(), KINDS], ids=["overview", "all"])
 def test_a_terminal_of_any_width(width: int, kinds: tuple[RowKind, ...]) -> None:
     lines = shown("terminal", result_of(*kinds, reports=REPORTS), width=width).splitlines()
-    assert max(map(len, lines)) <= width
+    # A command to be copied is not folded, not even where it is wider than the terminal.
+    assert max(len(line) for line in lines if not line.startswith("kafka-configs.sh ")) <= width
     assert any(line.startswith("clicks ") for line in lines) or width < 60
     assert not any(re.match(r"\S*licks\S*$", line) for line in lines)  # no name alone on a line: nothing is folded
 

@@ -79,7 +79,13 @@ def same(folder: Path, *commands: tuple[str, ...]) -> None:
     for command in commands:
         arguments = (*command, "--format", "json")
         here, there = run_here(*arguments, str(folder)), run_here(*arguments, url)
-        assert there.comparable(url) == here.comparable(str(folder)), command
+        copy_first = f"copy {url} to DIR on a local disk; then: "  # the step is about a copy, the rest is the same
+        status, lines, errors = there.comparable(url)
+        for line in lines:
+            if str(line.get("next")).startswith("copy "):
+                assert command[0] == "recover"
+                line["next"] = line["next"].removeprefix(copy_first.replace(url, "ROOT")).replace(" DIR", " ROOT")
+        assert (status, lines, errors) == here.comparable(str(folder)), command
         assert here.output.splitlines()
 
 
