@@ -304,8 +304,6 @@ def _taken_back(chosen: dict[str, Any], report: Callable[[list[KdumpError]], obj
     for path in chosen["paths"]:
         then = ""
         try:
-            if chosen["undo"] and chosen["run"] is None and not chosen["force"]:
-                undo.check_last_run(_directory(path))
             done = how(_directory(path), chosen["run"])
         except undo.UndoFailure as error:
             done, then = list(error.done), error.then

@@ -65,7 +65,8 @@ def undo(path: str, run: str | None = None, force: bool = False) -> list[RunResu
     Every directory is checked before anything changes. Where one cannot be taken back, nothing changes. Where a broker
     wrote since, or with `force` where its logs changed, the undo is a run of its own, which keeps what is there now and
     can be undone. The root of a log directory comes last. A directory that fails then does not stop the others. Without
-    `run` an undo that failed or was killed goes on. Raises UndoFailure, and KdumpError where there is nothing to undo.
+    `run` an undo that failed or was killed goes on, and an undo that is finished is undone with `force` alone: that
+    brings a repair back. Raises UndoFailure, and KdumpError where there is nothing to undo.
     """
     found = runs(path)
     if not found:
@@ -73,6 +74,8 @@ def undo(path: str, run: str | None = None, force: bool = False) -> list[RunResu
     if run is None and (begun := _begun_undos(path, found)):
         done = [one for undo in begun for one in _go_on(undo, force)]
         return _raise_unfinished(path, {one.run for one in begun}, done)
+    if run is None and not force:
+        _refuse_to_bring_back(path, found[-1])
     wanted = run or found[-1].run
     todo = [one for one in reversed(found) if one.run == wanted]
     if not todo:
@@ -90,10 +93,9 @@ def undo(path: str, run: str | None = None, force: bool = False) -> list[RunResu
     return raise_failures(done) if name is None else _raise_unfinished(path, {name}, done)
 
 
-def check_last_run(path: str) -> None:
+def _refuse_to_bring_back(path: str, last: Run) -> None:
     """Raises KdumpError where the last run is an undo, so that to undo it brings a repair back."""
-    last = next(reversed(runs(path)), None)
-    if last is not None and last.finished and last.undoes is not None and not _keeps_undone(last):
+    if last.undoes is not None:
         command = shell_command(["kdump", "recover", "--undo", "--run", last.run, "--", path])
         raise KdumpError(
             f"{path}: the last run, {last.run}, is an undo itself, of run {last.undoes}: to undo it brings the repair"

@@ -97,7 +97,7 @@ def each_undo(place: Path, since: bool, step: int) -> Iterator[str]:
         now = contents(files_of(trial.directory))
         assert now == old, recovery_differences(now, old)
         if since:
-            trial.undo()
+            trial.undo("1-undo1")
             assert contents(files_of(trial.directory)) == before
         else:
             assert files_of(trial.directory) == trial.old

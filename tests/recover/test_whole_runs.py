@@ -270,7 +270,7 @@ def test_after_a_start_only_the_lines_of_the_run_go_back(trial: GroupTrial) -> N
     assert not (trial.directory / CLEAN_SHUTDOWN).exists()
     inside = {name: content for name, content in trial.old.items() if "/" in name}
     assert {name: content for name, content in after.items() if "/" in name} == inside
-    trial.undo()
+    trial.undo("1-undo1")
     assert tree(trial.directory) == now
     assert not list(trial.directory.rglob(".kdump-undo*"))
 
@@ -321,7 +321,7 @@ def test_a_forced_undo_of_a_log_directory_is_taken_back(trial: GroupTrial) -> No
     now = tree(trial.directory)
     recover.undo_recovery(str(trial.directory), None, True)
     assert contents(tree(trial.directory / "t-1")) == recovery_plans.DAMAGED
-    trial.undo()
+    trial.undo("1-forced1")
     assert tree(trial.directory) == now
 
 
@@ -332,7 +332,7 @@ def test_a_clock_of_1970(trial: GroupTrial, monkeypatch: pytest.MonkeyPatch) -> 
     now = tree(trial.directory)
     monkeypatch.setattr("time.time_ns", lambda: 1_000_000)
     trial.undo()
-    trial.undo()
+    trial.undo("1-undo1")
     assert tree(trial.directory) == now
 
 
@@ -388,7 +388,7 @@ def test_an_undo_after_one_that_failed_goes_on_with_it(trial: GroupTrial) -> Non
     assert not trial.is_unfinished()
     inside = {name: content for name, content in trial.old.items() if "/" in name}
     assert {name: content for name, content in tree(trial.directory).items() if "/" in name} == inside
-    trial.undo()
+    trial.undo("1-undo1")
     assert tree(trial.directory) == now
 
 
@@ -469,7 +469,7 @@ def test_a_checkpoint_that_was_moved_away_is_not_thrown_away(tmp_path: Path, who
     else:
         assert (directory / f".kdump-undo-1-old-{RECOVERY_POINTS}").read_bytes() == b"nonsense"
         assert (directory / RECOVERY_POINTS).read_bytes() != b"nonsense"
-    recover.undo_recovery(str(directory))
+    recover.undo_recovery(str(directory), "1-undo1")
     assert tree(directory) == now
 
 
@@ -586,3 +586,18 @@ def test_a_resume_of_one_partition_that_met_an_error_can_be_repeated(tmp_path: P
         if any(not run.finished for run in runs(str(directory))):
             recover.resume_recovery(str(directory))
         assert contents(tree(directory)) == new, at
+
+
+def test_a_second_undo_asks(trial: GroupTrial) -> None:
+    """To undo an undo brings a repair back: a program names the undo, or forces it, as on the command line."""
+    trial.apply()
+    repaired = tree(trial.directory)
+    broker(trial)
+    started = tree(trial.directory)
+    trial.undo()
+    undone = tree(trial.directory)
+    with pytest.raises(KdumpError, match=r"1-undo1, is an undo itself, of run 1: .*repair back"):
+        trial.undo()
+    assert tree(trial.directory) == undone != repaired
+    recover.undo_recovery(str(trial.directory), None, True)
+    assert tree(trial.directory) == started

@@ -52,8 +52,8 @@ class GroupTrial:
     def resume(self) -> list[RunResult]:
         return recover.resume_recovery(str(self.directory))
 
-    def undo(self) -> list[RunResult]:
-        return recover.undo_recovery(str(self.directory))
+    def undo(self, run: str | None = None) -> list[RunResult]:
+        return recover.undo_recovery(str(self.directory), run)
 
     def broker(self) -> None:
         """What a broker's start and stop write."""
