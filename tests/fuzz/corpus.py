@@ -403,8 +403,29 @@ def mutated(rng: random.Random) -> tuple[bytes, int]:
     """A segment that something happened to, and the base offset that it had."""
     data, base = segment(rng)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        data = rng.choice(_OPERATIONS)(data, rng)
+        data = changed(data, rng)
     return data, base
+
+
+def changed(data: bytes, rng: random.Random) -> bytes:
+    """A segment that one thing happened to."""
+    return rng.choice(_OPERATIONS)(data, rng)
+
+
+def random_headers(rng: random.Random) -> bytes:
+    """Headers whose fields are random, most of them at the edges of their ranges; sealed or not."""
+    parts = []
+    for _ in range(rng.randrange(1, 8)):
+        body = rng.randbytes(rng.choice((0, 1, 5, 14, 40, 200)))
+        sizes = [8 * struct.calcsize(f">{code}") for code in "qiihiqqqhii"]
+        offset, wrong, epoch, attributes, *others = (
+            oracle.wrap(rng.choice((*LONGS, rng.getrandbits(64))), size) for size in sizes
+        )
+        magic, length = rng.choice((0, 1, 2, 2, 2, rng.randrange(256))), rng.choice((49 + len(body), wrong))
+        parts.append(struct.pack(">qiiBIh", offset, length, epoch, magic, 0, attributes))
+        parts.append(struct.pack(">iqqqhii", *others) + body)
+    data = b"".join(parts)
+    return resealed(data) if rng.random() < 0.7 else data
 
 
 # ------------------------------------------------------------------------------------------------------------ logs of
