@@ -5,14 +5,19 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 from typing import Final, NamedTuple
 
+from kdump.errors import SourceError
 from kdump.format.batch import Batch
+from kdump.format.naming import Kind
 from kdump.format.record import Record
 from kdump.kernel.seek import row
 from kdump.replicas.copy_batches import CopyBatches, IndexRange
 from kdump.replicas.offset_ranges import OffsetRange, united
 from kdump.replicas.replica_copy import ReplicaCopy, Stretch, is_same, is_same_block, part_of
+from kdump.storage.log_walk import walk_of
+from kdump.storage.partition import LogFile
 from kdump.storage.records import open_batch, records
-from kdump.storage.source import InputFile, reader_of
+from kdump.storage.source import BytesSource, InputFile, reader_of
+from kdump.storage.walk import BatchChunk
 
 COPIES: Final = "copies"
 ORDER: Final = "order"
@@ -194,6 +199,17 @@ def _groups(
             yield IndexRange(begin, i), IndexRange(from_, k)
 
 
+def header_of(log: LogFile, position: int, body: bytes) -> Batch:
+    """The header of a valid batch of a log file, from its bytes; that of 0.7 is another one."""
+    if log.kind is not Kind.KAFKA07:
+        return Batch._make(row(body, position))
+    offset = (log.base_offset or 0) + position
+    for item in walk_of(log.kind, BytesSource(body), base_offset=offset, everything=True, rows=1):
+        if isinstance(item, BatchChunk) and not item.damaged:
+            return item.row(0)._replace(position=position)
+    raise SourceError(f"{log.path}: changed at byte {position} while it was read")
+
+
 class RecordsOfCopy:
     """Reads the records of batches of a copy; holds one file open."""
 
@@ -224,7 +240,7 @@ class RecordsOfCopy:
             body = self.body(number)
             if len(body) < found.size[number]:
                 continue  # the file has become shorter; reading it later says so
-            batch = Batch._make(row(body, found.position[number]))
+            batch = header_of(found.logs[found.file[number]], found.position[number], body)
             for record in records(batch, open_batch(batch, body, self._max_bytes)):
                 if within.start <= record.offset < within.stop:
                     yield record

@@ -4,12 +4,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kdump.format.batch import LEADER_EPOCH_AT, LENGTH_AT, MAGIC_AT, Batch
+from kdump.format.batch import LEADER_EPOCH_AT, LENGTH_AT, MAGIC_AT
+from kdump.format.naming import Kind
 from kdump.format.record import Record
-from kdump.kernel.seek import row
 from kdump.replicas.batch_order import LeftOutBatch
 from kdump.replicas.copy_batches import IndexRange
-from kdump.replicas.differences import RecordsOfCopy, content
+from kdump.replicas.differences import RecordsOfCopy, content, header_of
 from kdump.replicas.offset_ranges import OffsetRange, united
 from kdump.replicas.replica_copy import Stretch
 from kdump.storage.partition import LogFile
@@ -57,7 +57,7 @@ class KeptRecords:
         place = self._at(batch.first_offset)
         if place is not None and self._is_same(batch, body, place):
             return batch
-        header = Batch._make(row(body, batch.position))
+        header = header_of(self._logs[batch.path], batch.position, body)
         found, unkept, absent = 0, 0, list[OffsetRange]()
         kept: Iterator[Record] = iter(())
         head, at = None, None
@@ -107,4 +107,7 @@ class KeptRecords:
         if found.size[place.batch] != batch.length:
             return False
         own = self._reader(place).body(place.batch)
+        kinds = {found.logs[found.file[place.batch]].kind, self._logs[batch.path].kind}
+        if Kind.KAFKA07 in kinds:
+            return len(kinds) == 1 and own == body  # in 0.7 no such field comes first
         return own[LENGTH_AT:LEADER_EPOCH_AT] == body[LENGTH_AT:LEADER_EPOCH_AT] and own[MAGIC_AT:] == body[MAGIC_AT:]

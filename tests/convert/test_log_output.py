@@ -30,6 +30,7 @@ from kdump.storage.partition import LogFile
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import read_stamps
 from support import build, oracle
+from support.command_runs import run_inside, shown
 from support.damage import damage
 from support.laws import examples, sampled
 from support.new_logs import Row, batches, converted, defects, prepared, rows_of, sliced, without_producers
@@ -323,6 +324,16 @@ def test_kafka_07_gets_offsets(codec: str, tmp_path: Path) -> None:
     ]
     assert result.renumbered
     assert defects(Path(result.path)) == set()
+
+
+def test_copies_of_kafka_07_that_differ(tmp_path: Path) -> None:
+    for name, value in (("a", b"x"), ("b", b"y"), ("c", b"x")):
+        directory = tmp_path / name / "t-0"
+        directory.mkdir(parents=True)
+        (directory / f"{0:020d}.kafka").write_bytes(build.kafka07([b"a" * 30, value, b"c"]))
+    ran = run_inside(tmp_path, "convert", "-j1", "--to", "log", "-o", "out", "--format", "json", "a", "b", "c")
+    assert (ran.status, shown(ran)) == (1, ["replica/differs"])
+    assert [row.value for row in rows_of(tmp_path / "out" / "t-0")] == [b"a" * 30, b"x", b"c"]
 
 
 # ---- what lies beside the log

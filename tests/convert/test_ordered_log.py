@@ -177,3 +177,11 @@ def test_every_batch_in_place_is_in_order_or_left_out_by_name(tmp_path: Path) ->
                 wrong.append(f"{case.name}: at {start}")
     assert not wrong, "\n".join([str(len(wrong)), *wrong[:40]])
     assert ordered > 0.95 * whole
+
+
+def test_messages_of_07_beside_a_log(tmp_path: Path) -> None:
+    """Their headers are others, and some are shorter than that of any batch."""
+    directory = log(tmp_path / "t-0", (0, [*WHOLE, WHOLE[2]]))
+    (directory / f"{0:020d}.kafka").write_bytes(build.kafka07([b"a", b"b", b"c" * 40]))
+    found = [each for each in prepared(directory).left_out if each.path.endswith(".kafka")]
+    assert [(each.position, each.length, each.unkept) for each in found] == [(11, 11, 1), (22, 50, 1)]
