@@ -384,7 +384,30 @@ def load(handle: DirectoryHandle, folder: UndoFolder) -> tuple[str, Journal] | N
         return None
     name = folder.journal(state)
     refuse_other_owner(handle, name)
-    return state, from_bytes(handle.read(name), handle.path_of(name))
+    journal = from_bytes(handle.read(name), handle.path_of(name))
+    _refuse_foreign_files(handle, folder, journal)
+    return state, journal
+
+
+def _refuse_foreign_files(handle: DirectoryHandle, folder: UndoFolder, journal: Journal) -> None:
+    """Raises KdumpError where a kept file belongs to a user who has no file of the log.
+
+    A run moves files away with their owner, and gives new files the owner of those that they come from. Files of the
+    superuser are taken: who forges them may do all that an undo does.
+    """
+    names = {step.name for step in journal.steps if step.name}
+    users = {0, handle.owner}
+    for name in names.union(journal.files, (step.to for step in journal.steps if step.to is not None)):
+        if (status := handle.stat(name)) is not None:
+            users.add(status.st_uid)
+    for name in sorted(names):
+        for kind in ("old", "cut", "new"):
+            kept = folder.file_name(kind, name)
+            if (status := handle.stat(kept)) is not None and status.st_uid not in users:
+                raise KdumpError(
+                    f"{handle.path_of(kept)}: it belongs to the user {status.st_uid}, to whom no file of the log"
+                    f" belongs; if run {journal.run} kept it, give it the owner of the directory, {handle.owner}"
+                )
 
 
 def refuse_other_owner(handle: DirectoryHandle, name: str) -> None:

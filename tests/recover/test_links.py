@@ -100,3 +100,41 @@ def test_a_forged_run_moves_nothing_from_elsewhere(tmp_path: Path) -> None:
             recover.undo_recovery(str(directory), force=force)
         assert secret.read_bytes() == b"another's"
         assert not (directory / secret.name).exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only the superuser gives files away")
+@pytest.mark.parametrize("how", ["undo", "force", "resume"])
+@pytest.mark.parametrize("kind", ["old", "cut", "new"])
+def test_a_kept_file_of_another_user_is_refused(repaired: Path, kind: str, how: str) -> None:
+    folder = repaired / ".kdump-undo" / RUN
+    if how == "resume":
+        (folder / "applied.jsonl").rename(folder / "applying.jsonl")
+    act = {
+        "undo": partial(recover.undo_recovery, str(repaired)),
+        "force": partial(recover.undo_recovery, str(repaired), force=True),
+        "resume": partial(recover.resume_recovery, str(repaired)),
+    }[how]
+    kept = folder / kind / min((folder / ("cut" if kind == "cut" else "old")).iterdir()).name
+    if kind == "new":
+        kept.write_bytes(b"forged")
+    os.chown(kept, 12345, 12345)
+    before = tree(repaired, undo=True)
+    with pytest.raises(KdumpError, match="belongs to the user 12345, to whom no file of the log belongs"):
+        act()
+    assert tree(repaired, undo=True) == before
+    os.chown(kept, repaired.stat().st_uid, -1)
+    recover.undo_recovery(str(repaired))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only the superuser gives files away")
+def test_files_of_a_log_may_belong_to_several_users(tmp_path: Path) -> None:
+    """One of them has files that the run moved away, and others that it left."""
+    directory = directories.write(tmp_path / "t-0", dict(recovery_plans.DAMAGED))
+    for each in directory.iterdir():
+        os.chown(each, 12345, 12345)
+    before = tree(directory)
+    options = RecoverOptions(walk="all", now_ms=directories.NOW_MS)
+    list(recover.recover_logs(discover([str(directory)]), options, recover.ApplyOptions(RUN)))
+    assert tree(directory) != before
+    recover.undo_recovery(str(directory))
+    assert tree(directory) == before
