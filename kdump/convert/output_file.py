@@ -157,9 +157,14 @@ class _TemporaryFile:
     def _open(self) -> int:
         """Create the file, or take what a killed run left. It is locked."""
         place = self._directory.path_of(self._temporary)
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         for _ in range(_ATTEMPTS):
-            descriptor = os.open(place, flags, 0o666)
+            self._directory.refuse_links(self._temporary)
+            is_new = self._directory.stat(self._temporary) is None
+            try:
+                flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if is_new else 0)
+                descriptor = self._directory.open_descriptor(self._temporary, flags)
+            except (FileExistsError, FileNotFoundError):
+                continue  # another run began or ended meanwhile
             try:
                 with suppress(OSError):  # network file systems may have no locks
                     try:
@@ -169,6 +174,11 @@ class _TemporaryFile:
                 status, entry = os.fstat(descriptor), self._directory.stat(self._temporary)
                 if not stat.S_ISREG(status.st_mode):
                     raise KdumpError(f"{place}: no regular file")
+                if not is_new and status.st_uid != os.geteuid():
+                    raise KdumpError(
+                        f"{place}: it belongs to the user {status.st_uid}, who could read and change what is written;"
+                        " delete it"
+                    )
                 if entry is not None and (entry.st_dev, entry.st_ino) == (status.st_dev, status.st_ino):
                     if status.st_nlink == 1:
                         return descriptor

@@ -48,20 +48,27 @@ class FileAttributes(NamedTuple):
 class DirectoryHandle:
     """An open directory. It is locked against other runs of kdump unless it is only read (`read_only`)."""
 
-    def __init__(self, path: str, *, read_only: bool = False) -> None:
-        """Raises SourceError, and KdumpError where another process has locked it."""
+    def __init__(self, path: str, *, read_only: bool = False, below: "DirectoryHandle | None" = None) -> None:
+        """With `below`, `path` is a name in that directory, and no link is followed; else links are.
+
+        Raises SourceError, and KdumpError where another process has locked it.
+        """
         require_local(path)
-        self.path = path
+        self.path = path if below is None else below.path_of(path)
         try:
-            self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            if below is None:
+                self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            else:
+                below.refuse_links(path)
+                self._fd = below.open_descriptor(path, os.O_DIRECTORY)
         except OSError as error:
-            raise SourceError(f"{path}: {reason(error)}") from None
+            raise SourceError(f"{self.path}: {reason(error)}") from None
         try:
             if not read_only:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._fd)
-            raise KdumpError(f"{path}: another kdump works here") from None
+            raise KdumpError(f"{self.path}: another kdump works here") from None
         except OSError:
             pass  # network file systems may have no locks for directories
         status = os.fstat(self._fd)
@@ -150,14 +157,25 @@ class DirectoryHandle:
 
         Raises OSError, KdumpError for other files.
         """
-        with self._within(name) as (directory, last):
-            descriptor = os.open(last, _READ | flags, dir_fd=directory)
+        descriptor = self.open_descriptor(name, flags)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise KdumpError(f"{self.path_of(name)}: not a regular file")
             yield descriptor
         finally:
             os.close(descriptor)
+
+    def open_descriptor(self, name: str, flags: int) -> int:
+        """A descriptor of anything but a link, which the caller closes. Raises OSError."""
+        with self._within(name) as (directory, last):
+            return os.open(last, _READ | flags, 0o666, dir_fd=directory)
+
+    def refuse_links(self, *names: str) -> None:
+        """Raises KdumpError where a symbolic link has one of these names."""
+        for name in names:
+            status = self.stat(name)
+            if status is not None and stat.S_ISLNK(status.st_mode):
+                raise KdumpError(f"{self.path_of(name)}: a symbolic link, and none is followed here")
 
     def read(self, name: str) -> bytes:
         """The content of a regular file. Raises as `open`."""
@@ -255,6 +273,14 @@ class DirectoryHandle:
                 return False
             raise
         return True
+
+    def remove_tree(self, name: str) -> None:
+        """Delete a directory with all that is in it, if there is one. Raises OSError, KdumpError for a link."""
+        import shutil  # takes longer to import than all else here
+
+        self.refuse_links(name)
+        with suppress(FileNotFoundError), self._within(name) as (directory, last):
+            shutil.rmtree(last, dir_fd=directory)
 
     def sync(self, name: str = ".") -> None:
         """Sync the entries of a directory, where the file system can."""

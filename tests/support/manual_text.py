@@ -568,7 +568,8 @@ FILES = {
     "_manifest.jsonl, _manifest.lock, _kdump-<run>-*/": "In a folder of Parquet files of kdump convert: what the "
     "folder holds, the lock of a run, the files that it is writing.",
     ".kdump-part-*, .kdump-convert, .kdump-convert-part": "What kdump convert is writing, until it has its name. The "
-    "next run into the same output removes what a killed one left.",
+    "next run into the same output removes what a killed one left. No symbolic link in "
+    "the place of one of these, or of a file of a folder of Parquet files, is followed.",
 }
 
 EXAMPLES = {

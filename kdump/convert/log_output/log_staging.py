@@ -49,6 +49,7 @@ class OutputStaging:
 
     def _begin(self) -> None:
         directory = self._directory
+        directory.refuse_links(*sorted(_OWN))
         unfinished = self._renamed()
         foreign = set(directory.names()) - _OWN - set(unfinished)
         if self._beside and (there := foreign & set(self._names)):
@@ -59,7 +60,7 @@ class OutputStaging:
         try:
             replace_file(directory, _LIST, b"")
             directory.make_directory(_STAGING)
-            self._staging = DirectoryHandle(directory.path_of(_STAGING))
+            self._staging = DirectoryHandle(_STAGING, below=directory)
         except BaseException:
             self._clear()
             raise
@@ -93,7 +94,7 @@ class OutputStaging:
     def drop(self, name: str) -> None:
         """Remove a directory. Raises KdumpError."""
         try:
-            _remove_tree(self._staging.path_of(name))
+            self._staging.remove_tree(name)
         except OSError as error:
             raise OutputRefused(f"{self._path}: {reason(error)}; nothing was written") from None
 
@@ -104,7 +105,7 @@ class OutputStaging:
             complete = [name for name in self._names if self._staging.stat(name) is not None]
             replace_file(self._directory, _LIST, os.fsencode("".join(f"{name}\n" for name in complete)))
             for name in complete:
-                os.rename(self._staging.path_of(name), self._directory.path_of(name))
+                self._directory.rename(f"{_STAGING}/{name}", name)
             self._directory.remove_directory(_STAGING)
             self._directory.sync()
             self._directory.remove(_LIST)
@@ -120,7 +121,7 @@ class OutputStaging:
         """
         directory = self._directory
         for name in (*names, _STAGING):
-            _remove_tree(directory.path_of(name))
+            directory.remove_tree(name)
         directory.sync()
         directory.remove(f"{_LIST}.tmp")
         directory.remove(_LIST)
@@ -138,16 +139,12 @@ def staged_directory(part_path: str, name: str) -> DirectoryHandle:
     Raises OSError, KdumpError.
     """
     try:
-        with DirectoryHandle(part_path, read_only=True) as staging:
+        output, part = os.path.split(part_path)
+        with (
+            DirectoryHandle(output, read_only=True) as outer,
+            DirectoryHandle(part, read_only=True, below=outer) as staging,
+        ):
             staging.make_directory(name)
-            return DirectoryHandle(staging.path_of(name))
+            return DirectoryHandle(name, below=staging)
     except SourceError as error:  # it is no source
         raise KdumpError(str(error)) from None
-
-
-def _remove_tree(path: str) -> None:
-    """Remove a directory with all that is in it, where there is one. Raises OSError."""
-    import shutil  # takes longer to import than all else here
-
-    with suppress(FileNotFoundError):
-        shutil.rmtree(path)

@@ -73,7 +73,8 @@ class StagingFolder(NamedTuple):
     def open(self) -> Iterator[DirectoryHandle]:
         """The folder, in any process. Raises KdumpError where this process does not see it."""
         try:
-            directory = DirectoryHandle(self.directory, read_only=True)
+            with DirectoryHandle(os.path.dirname(self.directory), read_only=True) as folder:
+                directory = DirectoryHandle(self.name, read_only=True, below=folder)
         except SourceError:
             where = host_clause()
             shared = "; all hosts need the file system of the output" if where else ""
@@ -155,6 +156,7 @@ class OutputDirectory:
 
     def _read(self) -> CommittedManifest | None:
         """The manifest; None for an empty folder. Raises KdumpError for any other folder."""
+        self.handle.refuse_links(MANIFEST, *_LEFT_BY_A_START)
         names = self.handle.names()
         if MANIFEST not in names:
             others = [name for name in names if name not in _LEFT_BY_A_START]
@@ -170,9 +172,7 @@ class OutputDirectory:
     def _lock(self) -> int:
         """Lock the lock file: on network file systems directories have no locks."""
         while True:
-            descriptor = os.open(
-                self.handle.path_of(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
-            )
+            descriptor = self.handle.open_descriptor(LOCK, os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
