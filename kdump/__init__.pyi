@@ -140,6 +140,7 @@ from kdump.recover.plan import Plan as Plan
 from kdump.recover.plan import RecoverOptions as RecoverOptions
 from kdump.recover.plan import RecoveryResult as RecoveryResult
 from kdump.recover.plan import RecoveryStart as RecoveryStart
+from kdump.recover.plan import SalvagePreview as SalvagePreview
 from kdump.recover.plan_lines import FindingTotals as FindingTotals
 from kdump.recover.planner import plan_recovery as plan_recovery
 from kdump.recover.recover import ApplyOptions as ApplyOptions
