@@ -136,8 +136,8 @@ _MODULES = {
     "kdump.convert.options": "ConvertOptions Target",
     "kdump.replicas.merge": "MissingRecords ReplicaUse ReplicasRefused",
     "kdump.convert.results": (
-        "ConvertFindings ConvertSummary ConvertTotals DamagedLog LeftOutCounts OutputFile PartitionConversion "
-        "SkippedRange"
+        "ConvertFindings ConvertSummary ConvertTotals DamagedLog LeftOutCounts MisplacedRecords OutputFile "
+        "PartitionConversion SkippedRange"
     ),
     "kdump.dump.dump": "dump_logs",
     "kdump.dump.dump_options": "DumpOptions",

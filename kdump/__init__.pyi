@@ -41,6 +41,7 @@ from kdump.convert.results import ConvertSummary as ConvertSummary
 from kdump.convert.results import ConvertTotals as ConvertTotals
 from kdump.convert.results import DamagedLog as DamagedLog
 from kdump.convert.results import LeftOutCounts as LeftOutCounts
+from kdump.convert.results import MisplacedRecords as MisplacedRecords
 from kdump.convert.results import OutputFile as OutputFile
 from kdump.convert.results import PartitionConversion as PartitionConversion
 from kdump.convert.results import SkippedRange as SkippedRange

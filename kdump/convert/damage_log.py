@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from kdump.convert.preparation import PreparedPartition
-from kdump.convert.results import ConvertFindings, CopyDamage, DamagedLog, SkippedRange
-from kdump.log.batch_location import DamagedRange
+from kdump.convert.results import ConvertFindings, CopyDamage, DamagedLog, MisplacedRecords, SkippedRange
+from kdump.log.batch_location import MISPLACED, DamagedRange
 from kdump.storage.partition import natural
 from kdump.verify.findings import KEPT, Finding, Severity
 
@@ -22,7 +22,7 @@ class DamagedRanges:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def __call__(self, damaged: DamagedRange) -> None:
-        self.ranges += 1
+        self.ranges += damaged.length > 0  # else its records are rows
         self.bytes += damaged.length
         of = damaged.path, damaged.code
         self._counts[of] += 1
@@ -85,7 +85,10 @@ class DamageLog(DamagedRanges):
             yield _in_order(found, dict(Counter(copies.not_kept) + Counter(self.not_kept)))
 
 
-def _skipped(damaged: DamagedRange) -> SkippedRange:
+def _skipped(damaged: DamagedRange) -> SkippedRange | MisplacedRecords:
+    if damaged.code == MISPLACED:
+        where = damaged.path, damaged.position, damaged.length, damaged.first_offset
+        return MisplacedRecords(damaged.code, damaged.severity, *where, data={"last": damaged.last_offset})
     return SkippedRange(damaged.code, damaged.severity, damaged.path, damaged.position, damaged.length)
 
 

@@ -43,6 +43,20 @@ class CopyDamage(Finding):
         return _skipped(self, "not used of this copy")
 
 
+@dataclass(frozen=True, slots=True)
+class MisplacedRecords(Finding):
+    """A batch with records whose offsets cannot be right: they are rows all the same, with these offsets."""
+
+    @property
+    def message(self) -> str:
+        title, last = CATALOGUE[self.code].title, self.data["last"]
+        rows = f"{title[:1].lower()}{title[1:]}; the rows have them as they are"
+        if self.offset is None:
+            return rows
+        offsets = f"the offset {last}" if last == self.offset else f"the offsets {self.offset} to {last}"
+        return f"{rows}, and it is not known which {'record' if last == self.offset else 'records'} had {offsets}"
+
+
 def _skipped(finding: Finding, what: str) -> str:
     title = CATALOGUE[finding.code].title
     count = "1 byte is" if finding.length == 1 else f"{finding.length} bytes are"

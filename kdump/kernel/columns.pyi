@@ -60,6 +60,9 @@ class Columns:
     """The records of batches that were left out by `decisions`."""
     first_undecided: int
     """The base offset of the first undecided batch; -1 without one."""
+    misplaced: int
+    """Records whose offset is not above that of the one before, or outside of their batch; they are added all the same.
+    """
     unfit_timestamps: int
     """Timestamps that do not fit 64 bits of microseconds: they are null."""
 

@@ -184,8 +184,9 @@ cdef class Columns:
     """See columns.pyi."""
 
     cdef readonly int64_t rows, status, need_rows, need_headers, need_bytes, unfit_timestamps
-    cdef readonly int64_t headers, aborted, undecided, first_undecided
+    cdef readonly int64_t headers, aborted, undecided, first_undecided, misplaced
     cdef readonly int stopped
+    cdef int64_t _before  # the offset (magic 2: its delta) of the record before, in the same batch
     cdef Decisions _decisions
     cdef const DecisionTable *_table
     cdef bint _control, _selects
@@ -396,6 +397,7 @@ cdef class Columns:
         cdef MessageScan s
         cdef bint wrapped = row[ATTRIBUTES] & CODEC_MASK != 0
         self.status = 0
+        self._before = -1
         most.key_bytes = most.value_bytes = most.header_value_bytes = end - p
         most.header_key_bytes = REPLACEMENT * (end - p)
         most.headers = (end - p) // 2
@@ -455,6 +457,8 @@ cdef class Columns:
         cdef int64_t i, offset, timestamp, n = self.rows
         cdef int64_t base_offset = row[BASE_OFFSET], base_timestamp = row[BASE_TIMESTAMP]
         cdef int64_t append_ms = row[MAX_TIMESTAMP], base_sequence = row[BASE_SEQUENCE]
+        cdef int64_t before = self._before
+        cdef int64_t highest_delta = <int64_t> (<uint64_t> row[LAST_OFFSET] - <uint64_t> base_offset)
         cdef bint appended = row[ATTRIBUTES] & LOG_APPEND_TIME != 0, selects = self._selects
         cdef int32_t *header_offsets = self._header_offsets
         cdef bint sized = self._cells[C_SIZE] != NULL, numbered = self._cells[C_SEQUENCE] != NULL
@@ -473,6 +477,8 @@ cdef class Columns:
                 if status:
                     break
             p = stop
+            self.misplaced += f.offset_delta <= before or f.offset_delta > highest_delta
+            before = f.offset_delta
             offset = <int64_t> (<uint64_t> base_offset + <uint64_t> <int64_t> f.offset_delta)
             timestamp = append_ms if appended \
                 else <int64_t> (<uint64_t> base_timestamp + <uint64_t> f.timestamp_delta)
@@ -503,6 +509,7 @@ cdef class Columns:
         if is_last and row[COUNT] > 0 and status == 0 and p != end:
             status = LEFTOVER
         at[0] = p
+        self._before = before
         self._key, self._value = key, value
         self.fill_batch(row, n, base_offset)
         if self._cells[C_MAGIC] != NULL:
@@ -555,6 +562,8 @@ cdef class Columns:
             total = total_of(p)
             parse_message(p, total, &m)
             offset = <int64_t> (<uint64_t> be64(p) + <uint64_t> shift)
+            self.misplaced += offset <= self._before or offset > row[LAST_OFFSET]
+            self._before = offset
             timestamp = row[MAX_TIMESTAMP] if appended and m.magic == 1 else m.timestamp
             if not self._selects or self.selects_record(offset, timestamp):
                 self.add_message(p, &m, n, offset, timestamp, readable)
@@ -747,6 +756,7 @@ cdef class BatchParts:
             PyBuffer_Release(&cells)
         PyObject_GetBuffer(payload, &self._view, PyBUF_SIMPLE)
         self._columns = columns
+        columns._before = -1
         self._legacy = self._row[MAGIC] != 2
         if not columns.is_wanted(self._row):
             self._at, self._legacy = self._view.len, True

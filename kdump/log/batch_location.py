@@ -10,6 +10,8 @@ from kdump.verify.checks.framing import not_a_batch
 from kdump.verify.findings import Severity
 
 _DAMAGES: Final = ("batch/crc", "batch/magic", "batch/limit")
+MISPLACED: Final = "record/delta"
+"""The code of a batch of which all records are read, at offsets that cannot be right."""
 
 
 class DamagedRange(NamedTuple):
@@ -17,7 +19,8 @@ class DamagedRange(NamedTuple):
 
     `code` is a finding code: batch/crc, batch/magic, batch/limit, gap/bytes, gap/unsearched, tail/torn …, and
     `severity` that of verify. `first_offset` to `last_offset` are the offsets that the bytes may have had, from the
-    batch before them to the one after them: None where that is not known, the last one also where no batch follows.
+    batch before them to the one after them: None where that is not known, the last one also where no batch follows. Of
+    MISPLACED, which has no bytes, they are those that no record has.
     """
 
     path: str

@@ -45,7 +45,9 @@ def read_headers(slices: Sequence[LogSlice]) -> HeaderPass:
             missing.append(offsets.gaps(each.log.path, offsets.gaps_of(state), compacted=False))
         if state.batches:
             is_ordered = is_ordered and state.first_offset > end
-            begins = end < 0 or state.first_offset == end + 1 or not state.first_spans
+            # The header of a wrapper message has its last offset alone; of a file the name says where it begins.
+            can_follow = not state.first_spans and (base is None or each.start > 0 or base <= end + 1)
+            begins = end < 0 or state.first_offset == end + 1 or can_follow
             is_continuous = is_continuous and begins and not state.gaps
             first = state.first_offset if end < 0 and state.first_spans else first
             end = state.last_offset

@@ -54,6 +54,14 @@ class LeftOutBatch(NamedTuple):
         return DamagedRange(self.path, self.position, self.length, self.code, self.severity)
 
 
+def subject_of(unkept: int, records: int) -> str:
+    """The words "its record is", "1 of its 5 records is", "its 5 records are" for those of a batch."""
+    if records == 1:
+        return "its record is"
+    some = f"its {records} records" if unkept == records else f"{unkept} of its {records} records"
+    return f"{some} {'is' if unkept == 1 else 'are'}"
+
+
 @dataclass(frozen=True, slots=True)
 class UnorderedBatch(Finding):
     """A valid batch that is not in the output; an error unless the same records with its offsets are."""
@@ -64,7 +72,9 @@ class UnorderedBatch(Finding):
         if self.severity is Severity.WARNING:
             where = "another copy has the records of its place" if unkept else _SAME
         else:
-            where = f"{unkept} of its {'1 record' if records == 1 else f'{records} records'} are in no other batch"
+            assert isinstance(unkept, int)
+            assert isinstance(records, int)
+            where = f"{subject_of(unkept, records)} in no other batch"
         named = f"the batch with the offsets {self.offset} to {last} is left out: {title[:1].lower()}{title[1:]}"
         return f"{named}; {where}"
 

@@ -9,7 +9,7 @@ from kdump.errors import KdumpError, SourceError
 from kdump.format.naming import TopicPartition
 from kdump.log.batch_location import DamagedRange
 from kdump.log.records import DamageWarning
-from kdump.replicas.batch_order import LeftOutBatch
+from kdump.replicas.batch_order import LeftOutBatch, subject_of
 from kdump.replicas.offset_ranges import OffsetRange
 from kdump.verify.findings import Severity
 
@@ -55,9 +55,20 @@ class LossPolicy:
         else:
             self._take(f"{where}: {what} of {self._name}, in {each.length} bytes, cannot be read")
 
+    def misplaced(self, each: DamagedRange, offsets: OffsetRange | None) -> None:
+        """Take a batch whose records are read at offsets that cannot be right; no record is at `offsets` of it."""
+        what = f"{each.path}: at byte {each.position}: {each.code}: records of {self._name} have offsets that are wrong"
+        if offsets is None:
+            self._warn(f"{what}, and are read with these")
+            return
+        what = f"{what}, and are read with these; which ones had {_offsets(offsets)} is not known"
+        if self._fail:
+            raise DataLoss(what)
+        self._warn(what)
+
     def left_out(self, each: LeftOutBatch) -> None:
         """Take a valid batch that contradicts others about its offsets: a loss unless the same records are read."""
-        unkept = f"{each.unkept} of its {each.records} records are not read"
+        unkept = f"{subject_of(each.unkept, each.records)} not read"
         offsets = f"the batch with the offsets {each.first_offset} to {each.last_offset} of {self._name}"
         what = f"{each.path}: at byte {each.position}: {each.code}: {offsets} contradicts others"
         if each.severity is Severity.ERROR:

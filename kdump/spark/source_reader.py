@@ -11,9 +11,9 @@ from kdump.convert.ranges.range_log import following_slices, range_log
 from kdump.convert.records.reader import RecordStream
 from kdump.convert.tables import record_schema
 from kdump.errors import SourceError
-from kdump.log.batch_location import DamagedRange
+from kdump.log.batch_location import MISPLACED, DamagedRange
 from kdump.log.isolation import with_markers
-from kdump.replicas.offset_ranges import OffsetRange
+from kdump.replicas.offset_ranges import OffsetRange, common
 from kdump.spark.builds import build_name, check_build
 from kdump.spark.source_losses import LossPolicy, on_this_host
 from kdump.spark.source_options import SourceOptions, Table
@@ -84,6 +84,13 @@ def read_range(
     stream: RecordStream | None = None
 
     def damaged(damage: DamagedRange) -> None:
+        if damage.code == MISPLACED:
+            if damage.first_offset is None or damage.last_offset is None:
+                policy.misplaced(damage, None)
+                return
+            for here in common([OffsetRange(damage.first_offset, damage.last_offset + 1)], [offsets]):
+                policy.misplaced(damage, here)
+            return
         if not damage.length:
             return  # range_log knows what is missing
         last = None if stream is None else stream.last_batch

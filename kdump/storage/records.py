@@ -64,6 +64,10 @@ class DecodedBatch(NamedTuple):
         """The offset of the last record, NO_VALUE without records."""
         return int(self.rows[len(self.rows) - _WIDTH + _OFFSET]) if self.rows else NO_VALUE
 
+    def offsets(self) -> list[int]:
+        """The offsets of the records, as they lie there."""
+        return self.rows[_OFFSET::_WIDTH].tolist()
+
     def select(self, first: int | None, stop: int | None, limit: int | None) -> "DecodedBatch":
         """The first `limit` records with offsets in [first, stop)."""
         return self.choose(_with_offsets(first, stop), limit)
@@ -99,8 +103,7 @@ def _with_offsets(first: int | None, stop: int | None) -> RowChoice | None:
 
 def _rows_with_offsets(first: int | None, stop: int | None, opened: DecodedBatch) -> memoryview:
     low, high = NO_VALUE if first is None else first, 1 << 63 if stop is None else stop
-    offsets = opened.rows[_OFFSET::_WIDTH].tolist()
-    return chosen_rows(opened.rows, [index for index, offset in enumerate(offsets) if low <= offset < high])
+    return chosen_rows(opened.rows, [index for index, offset in enumerate(opened.offsets()) if low <= offset < high])
 
 
 _NOTHING = memoryview(b"").cast("q")

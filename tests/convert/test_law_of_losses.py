@@ -37,8 +37,16 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
         Case("v1-segments-0.10.2.2/segments-0", "rotated-batches", False, 1, False, "arrow", 136),
         Case("v0-segments-0.8.2.2/segments-0", "offset-overflow", False, 1, False, "log", 538),
         Case("segments/segments-0", "renamed-segment", True, 1, False, "ndjson", 180),
+        Case("v0-segments-0.8.2.2/segments-0", "odd-short-log", False, 1, False, "spark", 1529),
+        Case("v1-segments-0.10.2.2/segments-0", "odd-short-log", False, 1, False, "spark", 0),
+        Case("transactions/transactions-0", "bad-marker", True, 2, False, "arrow-reader", 1876),
+        Case("transactions/transactions-0", "bad-marker", True, 1, False, "parquet", 1876),
+        Case("transactions/transactions-0", "bad-marker", True, 1, False, "csv", 1876),
+        Case("compacted/later-0", "resealed-payload", True, 2, False, "spark", 1933),
     ],
-    ids=lambda each: f"{each.damage}-{each.output}",
+    ids=lambda each: f"{each.damage}-{each.output}-{each.seed}",
 )
 def test_what_was_not_said_once(each: Case, tmp_path: Path) -> None:
+    if each.output == "spark" and not has_source():
+        pytest.skip("no Spark")
     assert list(broken_promises(each, tmp_path)) == []

@@ -12,9 +12,12 @@ import kdump
 from kdump.convert.choice import Choice
 from kdump.convert.convert import convert_logs
 from kdump.convert.options import ConvertOptions, Target
-from kdump.convert.results import ConvertFindings
+from kdump.convert.results import ConvertFindings, PartitionConversion
 from kdump.log.swap_segments import with_swap_segments
+from kdump.replicas.batch_order import LeftOutBatch, unordered_findings
 from kdump.verify.findings import Finding, Severity
+from support import build
+from support.conversion_losses import has_source
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 SEGMENTS = FIXTURES / "segments" / "segments-0"
@@ -154,7 +157,7 @@ def test_a_batch_that_is_left_out_is_reported(tmp_path: Path) -> None:
     log.write_bytes(data)
     found, hole = (each for each in findings(directory, tmp_path / "moved") if each.severity is Severity.ERROR)
     assert (found.path, found.position) == (str(log), size)
-    assert found.message.endswith("are in no other batch")
+    assert found.message.endswith("; its 5 records are in no other batch")
     assert (hole.code, hole.path, hole.position) == ("offset/gap", str(log), size + second)
 
     data[size + 2] ^= 1
@@ -162,6 +165,72 @@ def test_a_batch_that_is_left_out_is_reported(tmp_path: Path) -> None:
     (found,) = findings(directory, tmp_path / "twice")
     assert (found.code, found.severity) == ("offset/backwards", Severity.WARNING)
     assert found.message.endswith("the same records with these offsets are kept")
+
+
+@pytest.mark.parametrize(
+    ("unkept", "records", "words"),
+    [
+        (1, 1, "its record is"),
+        (1, 5, "1 of its 5 records is"),
+        (2, 5, "2 of its 5 records are"),
+        (5, 5, "its 5 records are"),
+    ],
+)
+def test_the_records_of_a_batch_that_is_left_out_are_counted(unkept: int, records: int, words: str) -> None:
+    batch = LeftOutBatch("0.log", 0, 100, 5, 4 + records, records, "offset/backwards", unkept)
+    (found,) = unordered_findings([batch])
+    assert found.message.endswith(f"; {words} in no other batch")
+
+
+# The offsets of the records of a batch with the offsets 1 to 4, and those that no record has.
+MISPLACED = [((0, 1, 1, 3), (3, 3)), ((0, 1, 2, 4), (4, 4)), ((-1, 1, 2, 3), (1, 1)), ((0, 2, 1, 3), None)]
+
+
+def with_deltas(tmp_path: Path, deltas: tuple[int, ...], codec: int) -> Path:
+    directory = tmp_path / "logs" / "t-0"
+    directory.mkdir(parents=True)
+    middle = [build.record(b"k", b"v", offset_delta=each) for each in deltas]
+    data = build.batch([build.record(b"a")]) + build.batch(middle, base_offset=1, last_offset_delta=3, codec=codec)
+    log_of(directory, 0).write_bytes(data + build.batch([build.record(b"b")], base_offset=5))
+    return directory
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize(("deltas", "gone"), MISPLACED)
+def test_records_at_offsets_that_cannot_be_right_are_reported(
+    deltas: tuple[int, ...], gone: tuple[int, int] | None, codec: int, tmp_path: Path
+) -> None:
+    directory = with_deltas(tmp_path, deltas, codec)
+    severity = Severity.WARNING if gone is None else Severity.ERROR
+    seen: list[kdump.DamagedRange] = []
+    table = kdump.arrow(directory, columns=["offset"], on_damage=seen.append).read_all()
+    assert table["offset"].to_pylist() == [0, *(1 + delta for delta in deltas), 5]
+    assert [(each.code, each.severity, each.length, each[-2:]) for each in seen] == [
+        ("record/delta", severity, 0, gone or (None, None))
+    ]
+    for target in (Target.PARQUET, Target.NDJSON, Target.CSV, Target.ARROW):
+        found = list(convert_logs(kdump.discover(directory), tmp_path / target.value, ConvertOptions(target=target)))
+        (said,) = (each for value in found if isinstance(value, ConvertFindings) for each in value.findings)
+        assert (said.code, said.severity, said.offset) == ("record/delta", severity, gone and gone[0])
+        (partition,) = (each for each in found if isinstance(each, PartitionConversion))
+        assert [(each[:3]) for each in partition.missing] == ([] if gone is None else [(*gone, False)])
+        assert partition.left_out.damaged_ranges == 0
+    again = findings(directory, tmp_path / "parquet")
+    assert [each.data["readable"] for each in again] == ([] if gone is None else [False])
+
+
+@pytest.mark.skipif(not has_source(), reason="no Spark")
+@pytest.mark.parametrize(("deltas", "gone"), MISPLACED)
+def test_the_data_source_reports_such_offsets(
+    deltas: tuple[int, ...], gone: tuple[int, int] | None, tmp_path: Path
+) -> None:
+    from support.spark_losses import read_ranges
+
+    directory = with_deltas(tmp_path, deltas, 0)
+    rows, missing, is_error, codes = read_ranges([directory.parent], "t-0", 0)
+    assert rows == {0, *(1 + delta for delta in deltas), 5}
+    assert missing == ([] if gone is None else [(*gone, False)])
+    assert (is_error, codes) == (gone is not None, {"record/delta"})
 
 
 def test_missing_offsets_in_a_segment_are_a_warning(tmp_path: Path) -> None:

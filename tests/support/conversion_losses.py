@@ -7,10 +7,11 @@ import json
 import random
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from kdump.convert.convert import convert_logs
 from kdump.convert.options import ConvertOptions, Target
 from kdump.convert.results import ConvertFindings, PartitionConversion
 from kdump.errors import KdumpError
+from kdump.log.batch_location import MISPLACED
 from kdump.verify.findings import Finding, Severity
 from support import build, damage_partition, oracle
 from support.damage import NotApplicable
@@ -87,15 +89,33 @@ class Said(NamedTuple):
 @cache
 def original(partition: str) -> Mapping[int, bool]:
     """The offsets of the records of a fixture, with whether each is a control record."""
-    found: dict[int, bool] = {}
-    for path in damage_partition.logs(FIXTURES / partition):
+    return {offset: each.control for each, several in _batches(FIXTURES / partition) for offset in several}
+
+
+def _batches(directory: Path) -> Iterator[tuple[oracle.Batch, list[int]]]:
+    """The batches of a partition whose records can be read, with the offsets of these."""
+    for path in damage_partition.logs(directory):
         data = path.read_bytes()
         for item in oracle.walk(data, base_offset=int(path.stem)):
             if isinstance(item, oracle.Batch):
                 whole = data[item.position : item.position + item.size]
                 with suppress(oracle.Malformed):
-                    found |= {record.offset: item.control for record in oracle.records(whole)}
-    return found
+                    yield item, [record.offset for record in oracle.records(whole)]
+
+
+def _renumbered(directory: Path, before: Collection[int], rows: Collection[int]) -> Iterator[int]:
+    """The offsets whose records are rows at other ones that the log cleaner had left free in their batch.
+
+    The checksum is right, and the offsets rise in the batch: nothing shows that they were others.
+    """
+    for batch, now in _batches(directory):
+        first, last = batch.base_offset, batch.last_offset
+        if first is None:
+            continue  # of a wrapper message
+        own = {offset for offset in before if first <= offset <= last}
+        is_possible = all(one < two for one, two in pairwise([first - 1, *now, last + 1]))
+        if is_possible and len(now) == len(own) <= last - first and set(now) <= set(rows):
+            yield from own - set(now)
 
 
 def write(each: Case, place: Path) -> list[Path]:
@@ -144,9 +164,11 @@ def _rows(out: Path, target: Target) -> list[int]:
         case Target.LOG:
             found: list[kdump.DamagedRange] = []
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+                warnings.simplefilter("ignore")  # what was copied byte for byte
                 table = kdump.arrow(out, columns=["offset"], isolation="all", on_damage=found.append).read_all()
-            copied = (each for each in found if each.length and each.last_offset is not None)  # batches byte for byte
+            copied = (
+                each for each in found if each.last_offset is not None and (each.length or each.code == MISPLACED)
+            )
             more = (offset for each in copied for offset in range(each.first_offset or 0, (each.last_offset or 0) + 1))
             return [*table["offset"].to_pylist(), *more]
 
@@ -194,6 +216,7 @@ def broken_promises(each: Case, place: Path) -> Iterator[str]:
     gone = set(before) - said.rows
     start = min(_first(paths), default=0)  # older segments may have been deleted
     gone = {offset for offset in gone if offset >= start}
+    gone -= {offset for directory in paths for offset in _renumbered(directory, before, said.rows)}
     end = max([-1, *(_last(paths))])
     if each.output == "spark" and each.damage == "rotated-batches":
         gone = {offset for offset in gone if each.is_marked or offset < min(_last_in_files(paths))}

@@ -415,7 +415,9 @@ DAMAGE = [
         "Bytes that are no valid batch are skipped, with a line in the report and in the manifest, with the code and "
         "the severity of kdump verify; after an error the exit status is 1. The offsets that are missing for it are "
         "said for each partition. A log that ends below its high watermark is checkpoint/beyond, an error. Of a batch "
-        "in which a record cannot be parsed, the records before it are converted. Errors about copies "
+        "in which a record cannot be parsed, the records before it are converted. Records whose offsets do not rise "
+        "in their batch, or lie outside of it, are converted with these offsets, with the code record/delta: an error "
+        "where no record has an offset of the batch, since nobody knows which record had it. Errors about copies "
         "count as damage; so does, with --strict, a key or value that is no JSON text under --keys json or --values "
         "json."
     ),

@@ -41,6 +41,12 @@ class Losses(LossPolicy):
         self.missing.append((offsets.start, None if ends else offsets.stop - 1, False))
         self._add(each.code, each.severity)
 
+    def misplaced(self, each: DamagedRange, offsets: OffsetRange | None) -> None:
+        super().misplaced(each, offsets)
+        if offsets is not None:
+            self.missing.append((offsets.start, offsets.stop - 1, False))
+        self._add(each.code, each.severity)
+
     def left_out(self, each: LeftOutBatch) -> None:
         super().left_out(each)
         if each.severity is Severity.ERROR:

@@ -1,6 +1,6 @@
 """Where the conversion of a topic-partition goes on: after the last batch that was converted, which is found again."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from kdump.format.batch import Batch
 from kdump.format.naming import base_offset_of
 from kdump.log.log_slice import LogSlice, SlicedPartition, walk_of_slice
 from kdump.storage.file_store import absolute
+from kdump.storage.records import open_batch
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
 from kdump.verify.findings import Finding, make_finding
 
@@ -142,7 +143,7 @@ def lacked_findings(
 def _readable(
     ranges: list[tuple[int, int | None]], partition: SlicedPartition, max_batch_bytes: int
 ) -> set[tuple[int, int | None]]:
-    """The ranges of which a valid batch has offsets; nothing where the log cannot be read."""
+    """The ranges of which a record of a valid batch has an offset; nothing where the log cannot be read."""
     found = set[tuple[int, int | None]]()
     last = None if any(stop is None for _, stop in ranges) else max(stop for _, stop in ranges if stop is not None)
     wanted = partition._replace(offset=(ranges[0][0], None if last is None else last + 1))
@@ -155,10 +156,19 @@ def _readable(
                     begins, ends = first_known_offset(item.row(0)), item.row(item.batches - 1).last_offset
                     near = [each for each in ranges if each[0] <= ends and (each[1] is None or each[1] >= begins)]
                     for batch in item.rows() if near else ():
-                        for first, stop in near:
-                            if batch.last_offset >= first and (stop is None or first_known_offset(batch) <= stop):
-                                found.add((first, stop))
+                        here = [
+                            (first, stop)
+                            for first, stop in near
+                            if batch.last_offset >= first and (stop is None or first_known_offset(batch) <= stop)
+                        ]
+                        if here:
+                            own = open_batch(batch, item.body(batch), max_batch_bytes).offsets()
+                            found.update(each for each in here if _has_any(own, *each))
     return found
+
+
+def _has_any(offsets: Iterable[int], first: int, last: int | None) -> bool:
+    return any(first <= each and (last is None or each <= last) for each in offsets)
 
 
 def identity_of(batch: Batch) -> BatchIdentity:

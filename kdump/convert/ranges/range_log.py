@@ -9,6 +9,7 @@ from kdump.convert.ranges.segment_search import Extent, SegmentSearch, numbers_o
 from kdump.convert.records.ordered_log import judged, ordered_log, slices_in_order
 from kdump.log.batch_location import DamagedRange
 from kdump.log.header_pass import read_headers
+from kdump.log.log_files import base_offset_of
 from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition
 from kdump.replicas.batch_order import HoleOfOffsets, LeftOutBatch, holes_of, ordered
 from kdump.replicas.copy_batches import CopyBatches, PositionRange
@@ -78,7 +79,8 @@ def range_log(log: KnownLog, offsets: OffsetRange, max_batch_bytes: int = MAX_BA
     ]
     partition = SlicedPartition(copy.partition.path, log.topic_partition, tuple(slices), (offsets.start, offsets.stop))
     headers = read_headers(slices)
-    is_whole = headers.has_all(*offsets) and not headers.compacted  # else a batch may claim offsets of the next one
+    begins = not slices or slices[0].start > 0 or base_offset_of(slices[0].log) <= offsets.start  # else none is before
+    is_whole = begins and headers.has_all(*offsets) and not headers.compacted  # a batch may claim offsets of the next
     if headers.is_ordered and (log.compacted or is_whole):
         return RangeLog(partition._replace(headers=headers))
     return _in_order(log, offsets, partition, max_batch_bytes)

@@ -1,6 +1,7 @@
 """The records of log files as a stream of Arrow's record batches."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -14,11 +15,12 @@ from kdump.kernel.columns import BROKEN, COMPRESSED, NO_ROOM, BatchParts, Column
 from kdump.kernel.isolation import ABORTED, COMMITTED, Decisions
 from kdump.kernel.records import STATUSES
 from kdump.kernel.scan import SUSPECTS
-from kdump.log.batch_location import DamagedRange, damaged_ranges
+from kdump.log.batch_location import MISPLACED, DamagedRange, damaged_ranges
 from kdump.log.isolation import Isolation, decide
 from kdump.log.log_slice import EVERYTHING, HIGHEST, LOWEST, Bounds, LogSlice, SlicedPartition, walk_of_slice
 from kdump.log.records import DamageWarning
 from kdump.replicas.batch_order import LeftOutBatch
+from kdump.replicas.offset_ranges import OffsetRange, united, without
 from kdump.storage.partition import LogFile
 from kdump.storage.read_policy import ReadPolicy, open_file
 from kdump.storage.records import open_batch, payload_of
@@ -44,6 +46,12 @@ _STEP: Final = 16 << 20
 _COUNT: Final = 1 << SUSPECTS.index("batch/count")
 _MOST_PENDING: Final = 1000
 """The most damaged ranges between two batches that get the offsets between these."""
+
+
+def _are_right(batch: Batch, offsets: Sequence[int]) -> bool:
+    """Whether the offsets of the records of a batch rise, and lie in it."""
+    lies_there = offsets[0] >= (0 if batch.is_wrapper else batch.base_offset) and offsets[-1] <= batch.last_offset
+    return lies_there and all(one < two for one, two in pairwise(offsets))
 
 
 def _inclusive(bounds: Bounds) -> tuple[int, int]:
@@ -185,13 +193,15 @@ class RecordStream:
                 done = walk.position
             if isinstance(item, BatchChunk) and not item.damaged:
                 first, last = first or item.row(0), item.row(item.batches - 1)
-                left_out = self._columns.aborted + self._columns.undecided
+                left_out, misplaced = self._columns.aborted + self._columns.undecided, self._columns.misplaced
                 self._chunk_now = item
                 self._holes.chunk(item)
                 self._report_emptied(each.log.path, item)
                 yield from self._chunk(each.log.path, item)
                 if self._columns.aborted + self._columns.undecided > left_out:
                     self._note_outcomes(item)
+                if self._columns.misplaced > misplaced:
+                    self._report_misplaced(each.log.path, item)
                 self._note(item, last)
             else:
                 for damaged in damaged_ranges(each.log.path, item, active=each.log.preallocated):
@@ -310,6 +320,36 @@ class RecordStream:
             if bits & _COUNT and chunk.row(index).count <= 0:
                 self._report_batch(path, chunk, index, "batch/count")
 
+    def _report_misplaced(self, path: str, chunk: BatchChunk) -> None:
+        """Report the batches with a record whose offset cannot be right: an error where an offset has no row."""
+        for batch in chunk.rows():
+            if not self._has_rows(batch):
+                continue
+            found = open_batch(batch, chunk.body(batch), self._max_batch_bytes).offsets()
+            if not found or _are_right(batch, found):
+                continue
+            first = min(found) if batch.is_wrapper else batch.base_offset
+            own = united(OffsetRange(offset, offset + 1) for offset in found)
+            absent = without([OffsetRange(first, batch.last_offset + 1)], own)
+            place = path, batch.position, 0, MISPLACED
+            if not absent:
+                self.report(DamagedRange(*place, Severity.WARNING))
+                continue
+            hole = absent[0].start, absent[-1].stop - 1
+            self._damaged(DamagedRange(*place, Severity.ERROR, *hole))
+            self._holes.unread(*hole, exact=False)
+            self._release()
+
+    def _has_rows(self, batch: Batch) -> bool:
+        """Whether the records of a batch are wanted."""
+        lowest, highest = self._chosen
+        if batch.last_offset < lowest or first_known_offset(batch) > highest:
+            return False
+        if batch.control:
+            return self._isolation == "all"
+        of = self._decisions
+        return of is None or not batch.transactional or of.of(batch.producer_id, batch.position) == COMMITTED
+
     def _first_unread(self, chunk: BatchChunk, index: int) -> int:
         """The first offset of a batch that no record before the bad one has."""
         batch = chunk.row(index)
@@ -357,9 +397,11 @@ class RecordStream:
 
             self._warned = True
             end = damaged.position + damaged.length
+            where = (
+                f"bytes {damaged.position} to {end} are skipped" if damaged.length else f"at byte {damaged.position}"
+            )
             warnings.warn(
-                f"{damaged.path}: bytes {damaged.position} to {end} are skipped: {damaged.code}; on_damage gets every"
-                " range",
+                f"{damaged.path}: {where}: {damaged.code}; on_damage gets every range",
                 DamageWarning,
                 stacklevel=2,
             )
