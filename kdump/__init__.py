@@ -65,6 +65,7 @@ _MODULES = {
     "kdump.verify.findings": "CATALOGUE CatalogueEntry Finding Severity",
     "kdump.verify.report": "FileReport Report VerifyInterrupted",
     "kdump.verify.scan": "VerifyOptions",
+    "kdump.verify.start_verdict": "PathCount StartVerdict",
     "kdump.verify.summary": "FindingFilter LogPosition PartitionSummary VerifySummary VerifyTotals WorstPartition",
     "kdump.verify.verify": "verify_logs",
     "kdump.recover.next_step": "RecoveryStep Urgency",

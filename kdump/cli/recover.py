@@ -179,6 +179,8 @@ def command(**chosen: Any) -> int:
         _warn_of_no_way_back(chosen)
     progress = _RunProgress(wanted, chosen)
     with renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out:
+        if not chosen["quiet"]:
+            out.hold()
         out.plan({**wanted._asdict(), "paths": chosen["paths"]})
         try:
             for result in progress.results(_results(chosen, wanted, saved)):
@@ -275,6 +277,8 @@ def _back(chosen: dict[str, Any]) -> int:
         phases.observed(progress.enter),
         renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out,
     ):
+        if chosen["resume"] and not chosen["quiet"]:
+            out.hold()
         for one in _taken_back(chosen, problems.take):
             _show_run(out, one)
             if one.recovery is not None:

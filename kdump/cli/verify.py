@@ -151,6 +151,8 @@ def command(**chosen: Any) -> int:
         options.partitions(chosen, companions=not chosen["no_companions"]) as found,
         renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out,
     ):
+        if not chosen["quiet"]:
+            out.hold()
         try:
             for report in _reports(found, chosen, progress):
                 problems.take(report.errors)

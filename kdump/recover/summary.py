@@ -1,17 +1,20 @@
 """The sums of a recovery over all its partitions, and the command to run next."""
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.format.naming import TopicPartition
 from kdump.recover.next_step import RecoveryStep, Urgency, from_replica, next_of, of_findings
-from kdump.recover.plan import REINDEX, SALVAGE, Damaged, GivenUp, Lost, Plan, RecoverOptions, RecoveryResult
+from kdump.recover.plan import REINDEX, SALVAGE, TRUNCATE, Damaged, GivenUp, Lost, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals, lost_fields
+from kdump.recover.runs import is_log_directory
 from kdump.storage.file_store import is_url
 from kdump.verify.findings import Severity
-from kdump.verify.next_step import REBUILT, shell_command
+from kdump.verify.next_step import REBUILT, fill_command, shell_command
 from kdump.verify.reaction import TRUNCATION_CODES
+from kdump.verify.start_verdict import StartVerdict
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields
@@ -46,7 +49,8 @@ class RecoverySummary(NamedTuple):
     `actions` counts them by their names, `not_covered` and `left` count findings. The offsets are those of a partition
     that is the only one. `undo` is the run that --undo takes back, `output` the directory of the copies. `next` is what
     to do now about all that was looked at, None where nothing is known to be done. `is_running`: a broker, probably,
-    held the lock of a log directory that was read.
+    held the lock of a log directory that was read. `verdict` is what a broker's next start does: with the files as they
+    are, or with what was applied.
     """
 
     strategy: str
@@ -65,12 +69,21 @@ class RecoverySummary(NamedTuple):
     next: str | None
     interrupted: bool
     is_running: bool = False
+    verdict: StartVerdict = StartVerdict()
 
     def fields(self) -> "Fields":
         """The fields of the JSON line, without the command, its exit status and the seconds."""
         fields = {**self._asdict(), "lost": lost_fields(self.lost), "running": self.is_running}
-        del fields["is_running"]
-        return fields
+        del fields["is_running"], fields["verdict"]
+        return {**fields, "starts": self.verdict.starts}
+
+    @property
+    def has_verdict(self) -> bool:
+        """Whether there is anything to be said but that all is healthy."""
+        counts = (self.not_covered.by_severity, self.left.by_severity)
+        found = any(each[word] for each in counts for word in ("error", "warning") if word in each)
+        is_healthy = not (self.actions or found or self.failed or self.lost.committed or self.next is not None)
+        return self.verdict.has_directory and not is_healthy
 
     @property
     def has_errors(self) -> bool:
@@ -99,6 +112,8 @@ class RecoveryTotals:
         self._reindexable = self._leaves_damage = self._strays = self._asks = False
         self._copies: dict[TopicPartition, list[str]] = {}
         self._truncatable: list[str] = []
+        self._verdict = StartVerdict()
+        self._directories: dict[str, bool] = {}
         self._better_salvaged: list[str] = []
 
     @property
@@ -110,6 +125,7 @@ class RecoveryTotals:
         """Count the result of a partition, or of the root of a log directory."""
         plan = result.plan
         self._is_running |= plan.is_running
+        self._verdict = self._verdict_with(result)
         if not plan.is_root:
             self._partitions += 1
             self._failed += result.error is not None
@@ -142,6 +158,40 @@ class RecoveryTotals:
         self._refused |= step is not None
         self._strays |= step is not None and step.urgency is Urgency.STRAY
         self._steps |= dict.fromkeys(self._steps_of(result, step))
+
+    def _verdict_with(self, result: RecoveryResult) -> StartVerdict:
+        """The verdict with one result more: a plan that is not applied says what a start does with the files."""
+        plan, verdict = result.plan, self._verdict._replace(has_directory=True)
+        if result.error is not None:
+            return verdict.but_unknown(f"{plan.path} failed")
+        if self._output is not None:
+            verdict = verdict.but_unknown("the copy lies in no log directory")
+        elif not plan.is_root and (plan.alone or not self._is_placed(plan.path)):
+            verdict = verdict.but_unknown(f"{plan.path} lies in no log directory")
+        if plan.is_running:
+            verdict = verdict.but_unknown("a broker is probably running")
+        step = of_findings(result.left if result.applied else plan.not_covered)
+        writes_id = not result.applied and any((one.because or "").startswith("metadata/") for one in plan.actions)
+        if writes_id or (step is not None and step.urgency is Urgency.STRAY):
+            verdict = verdict._replace(renamed=verdict.renamed.plus(plan.path))
+        refused = None if step is None or step.urgency is Urgency.STRAY else step.words.rpartition(": see ")[2]
+        if plan.refusals and not result.applied:
+            refused = f"{plan.refusals[0][0]} ({os.path.join(plan.path, plan.refusals[0][1])})"
+        verdict = verdict._replace(refused=verdict.refused or refused)
+        if plan.is_root or result.applied or plan.lost.is_empty:
+            return verdict
+        if plan.clean_shutdown or plan.is_empty:
+            return verdict._replace(damaged=verdict.damaged.plus(plan.path))
+        if plan.options.strategy == TRUNCATE:
+            return verdict._replace(truncated=verdict.truncated.plus(plan.path))
+        return verdict
+
+    def _is_placed(self, path: str) -> bool:
+        """Whether a partition lies in a log directory, each of which is listed once."""
+        above = os.path.dirname(os.path.abspath(path))
+        if above not in self._directories:
+            self._directories[above] = is_log_directory(above)
+        return self._directories[above]
 
     def _compare(self, plan: Plan) -> None:
         """Note which strategy loses less of a partition. Of two that lose the same, one that leaves damage is worse."""
@@ -186,6 +236,9 @@ class RecoveryTotals:
             next=None if interrupted else self._next(failed),
             interrupted=interrupted,
             is_running=self._is_running,
+            verdict=self._verdict.but_unknown(
+                "the run was interrupted" if interrupted else "a path could not be read" if failed else None
+            ),
         )
 
     @property
@@ -202,7 +255,7 @@ class RecoveryTotals:
         lacking = {step.path for step in self._steps if step.urgency is Urgency.REPLICA}
         for copies in self._copies.values():
             if len(copies) > 1 and not failed and not lacking.isdisjoint(copies):
-                return shell_command(["kdump", "convert", "--to", "log", "-o", "DIR", "--", *copies])
+                return fill_command(copies)
         steps = [*self._steps]
         if not self._applies:
             # What a plan does comes first; then its result says what is still to be decided.

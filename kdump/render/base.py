@@ -51,6 +51,10 @@ if TYPE_CHECKING:
     DumpMessage: TypeAlias = "StderrEvent | StderrLine | Finding"
     """What the rendering of a dump gives back: what belongs on standard error, and findings, which it has rendered."""
 
+HELD_BYTES = 1 << 20
+"""So many bytes of details are kept until the verdict is known, which comes before them; above that they are written as
+they come, and the verdict comes after them.
+"""
 _NOTHING: Mapping[tuple[str, str], int] = {}
 
 
@@ -223,6 +227,9 @@ class Renderer(ABC):
         return ()
 
     # ---- results of verify and recover
+
+    def hold(self) -> None:  # noqa: B027  # a format for programs has no verdict before its lines
+        """What comes until the summary is kept, up to a bound, so that the verdict can come before it."""
 
     def file(self, path: Path, summary: FileSummary) -> None:
         """A verified file, with its totals."""
@@ -460,4 +467,5 @@ class Renderer(ABC):
 
     def close(self) -> None:
         """Write everything that is still buffered."""
-        self.out.flush()
+        with self.out.release():
+            pass

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import signal
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import FrameType
 from typing import IO, Any, Self
 
@@ -68,6 +69,24 @@ class Output:
         self._text = isinstance(stream, io.TextIOBase)
         self._parts: list[bytes | memoryview] = []
         self._buffered_bytes = 0
+        self._most_held: int | None = None
+
+    def hold(self, most_bytes: int) -> None:
+        """Keep what is written from now on, so that something can come before it; above `most_bytes` write it all."""
+        self.flush()
+        self._most_held = most_bytes
+
+    @contextmanager
+    def release(self) -> Iterator[bool]:
+        """Write what is kept, after what is written in the block. Gives whether anything can still come before it."""
+        is_held, self._most_held = self._most_held is not None, None
+        kept, self._parts, self._buffered_bytes = self._parts, [], 0
+        try:
+            yield is_held
+        finally:
+            self._parts += kept
+            self._buffered_bytes = sum(map(len, self._parts))
+            self.flush()
 
     def write(self, text: str | bytes | memoryview) -> None:
         """Add text, or its UTF-8. What belongs together (a line, the lines of a batch) comes in one call.
@@ -77,6 +96,12 @@ class Output:
         # a file name that is not UTF-8 arrives as surrogates and leaves as its own bytes
         data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
         self._buffered_bytes += len(data)
+        if self._most_held is not None:
+            self._parts.append(bytes(data))
+            if self._buffered_bytes > self._most_held:
+                self._most_held = None
+                self.flush()
+            return
         if self._buffered_bytes >= CHUNK_BYTES or len(data) >= LARGE_BYTES or self.terminal:
             self._parts.append(data)
             self.flush()
@@ -89,7 +114,9 @@ class Output:
         return Uninterrupted() if size > PIECE_BYTES else nullcontext()
 
     def flush(self) -> None:
-        """Write the buffer to the stream, and flush the stream."""
+        """Write the buffer to the stream, unless it is kept, and flush the stream."""
+        if self._most_held is not None:
+            return
         with Uninterrupted():
             if self._parts:
                 data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)

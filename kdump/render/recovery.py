@@ -11,7 +11,7 @@ from kdump.broker.defaults import LATER_RELEASE, RELEASE
 from kdump.format.naming import INDEX_SUFFIXES
 from kdump.recover.plan import ACTIONS, SALVAGE, TRUNCATE
 from kdump.recover.plan_lines import counts_of, finding_totals
-from kdump.render.sentences import counted, finding_sentence, iso_time
+from kdump.render.sentences import counted, finding_sentence, iso_time, start_sentence
 from kdump.verify.next_step import shell_command
 
 if TYPE_CHECKING:
@@ -410,6 +410,15 @@ def _total_words(lost: Lost, *, applied: bool) -> str:
 
 def _damaged_bytes(count: int) -> str:
     return counted(count, "damaged byte") if count else "no damaged bytes"
+
+
+def verdict_lines(summary: RecoverySummary) -> list[tuple[str, str]]:
+    """What is said before the details: whether a broker starts, what is lost, what to do; nothing of healthy logs."""
+    if not summary.has_verdict:
+        return []
+    lost = _total_words(summary.lost, applied=summary.applied)
+    lines = [("broker", start_sentence(summary.verdict)), ("lost", lost)]
+    return [*lines, *((("do", summary.next),) if summary.next else ())]
 
 
 def verdict(summary: RecoverySummary) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit
     from kdump.verify.display import FoldedFindings
     from kdump.verify.findings import Finding
+    from kdump.verify.start_verdict import StartVerdict
     from kdump.verify.summary import PartitionSummary, VerifySummary
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -129,6 +130,42 @@ def verify_summary(summary: VerifySummary) -> str:
         f"{interrupted}{files}, {batches}, {records} records,"
         f" {summary.valid_bytes} of {summary.bytes} bytes in valid batches: {found}{dropped}"
     )
+
+
+def verify_verdict(summary: VerifySummary) -> list[tuple[str, str]]:
+    """What is said before the details: whether a broker starts, what is lost, what to do; nothing of healthy logs."""
+    if not summary.has_verdict:
+        return []
+    verdict = summary.verdict
+    words = []
+    if gone := verdict.truncated.number:
+        words.append(f"what a start truncates of {counted(gone, 'partition')}, which kdump recover counts")
+    if count := verdict.damaged.number:
+        words.append(f"batches are damaged or missing in {counted(count, 'partition')}")
+    lost = "; ".join(words) or "no batch is known to be damaged or missing"
+    return [("broker", start_sentence(verdict)), ("lost", lost), *((("do", summary.next),) if summary.next else ())]
+
+
+def start_sentence(verdict: StartVerdict) -> str:
+    """What a broker's next start does with what was looked at."""
+    match verdict.starts:
+        case False:
+            words = [f"does not start: {verdict.refused}"]
+        case None:
+            words = [f"whether it starts is not known: {verdict.unknown}"]
+        case _:
+            words = ["starts: nothing that was looked at keeps it from that"]
+    for paths, what, then in (
+        (verdict.truncated, "a start truncates the log of", ""),
+        (verdict.renamed, "a start renames", " to NAME-stray and begins empty ones"),
+        (verdict.damaged, "a start leaves the damage in", ""),
+    ):
+        if paths.number:
+            more = "" if paths.number == len(paths.first) else f" and {paths.number - len(paths.first)} more"
+            words.append(
+                f"{what} {counted(paths.number, 'partition')} ({', '.join(map(path_text, paths.first))}{more}){then}"
+            )
+    return "; ".join(words)
 
 
 def partition_summary(summary: PartitionSummary) -> str:

@@ -12,6 +12,9 @@
     path:position: not covered: severity code: sentence
     path: given up: sentence
     path: 7 more of code; --all shows them
+    broker: sentence
+    lost: sentence
+    do: command
     2 files, 10 batches, 100 records, 4000 of 4096 bytes in valid batches: 1 error, 0 warnings, 0 info
     next: command
 
@@ -31,7 +34,8 @@
   about. Then come lines about the partition, each with a label: `clean`, `failed`, `running`, `refused`, `more`,
   `start`, `newest`, `found`, `given up`, `damaged`, `committed`, `truncate`, `salvage`, `contradicting batches`,
   `undecided`, `before the start`, `copy only`, `afterwards`, `space`,
-  `verified`, `undo`. The line of a run has the label `undone`, `finished` or `failed`. The last line is `next`.
+  `verified`, `undo`. The line of a run has the label `undone`, `finished` or `failed`. The last line is `next`. The
+  verdict, the lines `broker`, `lost` and `do` without a path, comes first of all, or after details of more than 1 MiB.
 
 Times are ISO-8601 in UTC, `-` without one, with the stored milliseconds beside them. Bytes that are valid UTF-8 stand
 in double quotes; quotes, backslashes and everything unprintable (control characters, terminal escapes, characters that
@@ -45,7 +49,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any
 
 from kdump.kernel.results import NO_VALUE
-from kdump.render.base import Renderer, RenderOptions
+from kdump.render.base import HELD_BYTES, Renderer, RenderOptions
 from kdump.render.escaping import Path, cut_lines, path_text, printable, quoted, replaced, terminal_worth
 from kdump.render.sentences import (
     finding_sentence,
@@ -55,6 +59,7 @@ from kdump.render.sentences import (
     match_sentence,
     partition_summary,
     verify_summary,
+    verify_verdict,
 )
 from kdump.render.words import words
 
@@ -301,7 +306,16 @@ class TextRenderer(Renderer):
 
         self.out.write(f"{conversions.convert_summary(summary)}\n")
 
+    def hold(self) -> None:
+        self.out.hold(HELD_BYTES)
+
+    def _verdict(self, lines: Iterable[tuple[str, str]]) -> None:
+        """Write the verdict before the details, where these are not written."""
+        with self.out.release():
+            self.out.write("".join(f"{label}: {printable(sentence)}\n" for label, sentence in lines))
+
     def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
+        self._verdict(verify_verdict(summary))
         self.out.write(f"{verify_summary(summary)}\n")
         if summary.next is not None:
             self.out.write(f"next: {printable(summary.next)}\n")
@@ -309,6 +323,7 @@ class TextRenderer(Renderer):
     def recovery_summary(self, summary: RecoverySummary, exit_status: int, seconds: float) -> None:
         from kdump.render import recovery
 
+        self._verdict(recovery.verdict_lines(summary))
         self.out.write(f"{recovery.verdict(summary)}\n")
         if summary.next is not None:
             self.out.write(f"next: {printable(summary.next)}\n")

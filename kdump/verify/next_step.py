@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Final
 
-from kdump.format.naming import number_of
+from kdump.format.naming import TopicPartition, number_of
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.report import Report
 
@@ -28,6 +28,8 @@ REBUILT: Final = ("index/", "timeindex/", "txnindex/", "snapshot/", "epoch/")
 """The families of the files that are rebuilt from the log."""
 _ELSEWHERE: Final = frozenset(("batch/limit", "txn/hanging", "metadata/topic-id", "metadata/topic"))
 """What no recovery changes."""
+_NOT_OF_BATCHES: Final = ("metadata/", "file/", "properties/", "undo/", "time/", "producer/", "txn/")
+"""The families whose errors are not about batches that are damaged or missing."""
 _NOT_OF_A_LOG: Final = ("time/", "producer/", "properties/", "checkpoint/")
 """The families of which a recovery changes nothing, or only what a broker corrects by itself."""
 
@@ -76,6 +78,8 @@ class NextStep:
         self._step = RepairStep.NOTHING
         self._path: str | None = None
         self._several = False
+        self._copies: dict[TopicPartition, list[str]] = {}
+        self._damaged: dict[TopicPartition, None] = {}
 
     def add(self, report: Report, findings: Iterable[Finding]) -> None:
         """Add the findings of a partition. Those of the root of a log directory are not for a recovery, but a run that
@@ -84,6 +88,10 @@ class NextStep:
         step = max(map(_step_of, findings), default=RepairStep.NOTHING)
         if _is_refused(report) or not (report.files or step is RepairStep.RESUME):
             return
+        if report.topic_partition is not None and report.whole and not report.state:
+            self._copies.setdefault(report.topic_partition, []).append(report.path)
+            if is_damaged(report):
+                self._damaged.setdefault(report.topic_partition)
         if step is RepairStep.RESUME and self._step is not step:
             self._path, self._several = None, False
         if step and (step is RepairStep.RESUME or self._step is not RepairStep.RESUME):
@@ -92,12 +100,31 @@ class NextStep:
             self._step = max(self._step, step)
 
     def command(self, paths: Sequence[str]) -> str | None:
-        """The command for the partition that needs it, or for all `paths` where several do; None for nothing to do."""
+        """The command for the partition that needs it, or for all `paths` where several do; None for nothing to do.
+
+        Where another copy of a damaged partition was looked at, it is the one that fills one copy from the others.
+        """
+        several = (self._copies[one] for one in self._damaged if len(self._copies[one]) > 1)
+        if self._step is not RepairStep.RESUME and (copies := next(several, None)) is not None:
+            return fill_command(copies)
         if self._path is None:
             return None
         named = [path for path in paths if path != "-"] if self._several else [self._path]
         before = ["--"] if any(path.startswith("-") for path in named) else []
         return shell_command(["kdump", "recover", *_OPTIONS[self._step], *before, *named])
+
+
+def fill_command(copies: Sequence[str]) -> str:
+    """The command that makes one log of several copies of a topic-partition."""
+    return shell_command(["kdump", "convert", "--to", "log", "-o", "DIR", "--", *copies])
+
+
+def is_damaged(report: Report) -> bool:
+    """Whether batches of a partition are damaged or missing, as far as errors say so."""
+    return bool(report.files) and any(
+        count and severity is Severity.ERROR and not code.startswith((*REBUILT, *_NOT_OF_BATCHES))
+        for (code, severity), count in report.counts.items()
+    )
 
 
 def shell_command(words: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from kdump.storage.partition import natural
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.next_step import NextStep
 from kdump.verify.report import Counts, FileReport, Report
+from kdump.verify.start_verdict import StartVerdict
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields
@@ -184,6 +185,7 @@ class VerifySummary(NamedTuple):
     `records` is None where it is not known without opening batches. `counts` are exact and by code and severity;
     `findings_dropped` of these have no finding of their own. `next` is the command to run now, None where there is
     nothing to do. `interrupted_at` is None where the run came to its end. `seconds` is the time since it began.
+    `verdict` is what a broker's next start does.
     """
 
     files: int
@@ -198,6 +200,13 @@ class VerifySummary(NamedTuple):
     interrupted_at: LogPosition | None
     next: str | None
     seconds: float
+    verdict: StartVerdict = StartVerdict()
+
+    @property
+    def has_verdict(self) -> bool:
+        """Whether there is anything to be said but that all is healthy."""
+        is_healthy = self.worst in (None, Severity.INFO) and self.next is None
+        return self.verdict.has_directory and not is_healthy
 
     @property
     def worst(self) -> Severity | None:
@@ -217,6 +226,7 @@ class VerifySummary(NamedTuple):
             "findings_dropped": self.findings_dropped,
             "interrupted": self.interrupted,
             "interrupted_at": self.interrupted_at,
+            "starts": self.verdict.starts,
             "next": self.next,
         }
 
@@ -241,6 +251,7 @@ class VerifyTotals:
         self.interrupted_at: LogPosition | None = None
         self._paths = tuple(paths)
         self._next = NextStep()
+        self._verdict = StartVerdict()
         self._worst: list[WorstPartition] = []
         self._bad = self._partitions = 0
         self.has_path = False
@@ -263,6 +274,7 @@ class VerifyTotals:
         kept = [finding for finding in report.findings if self._wanted.selects(finding.code)]
         self._kept += len(kept)
         self._next.add(report, kept)
+        self._verdict = self._verdict.with_report(report)
         self._partitions += bool(report.path)
         self._add_partition(report)
         return kept
@@ -307,4 +319,5 @@ class VerifyTotals:
             self.interrupted_at if self.interrupted else None,
             None if self.interrupted else self._next.command(self._paths),
             round(time.monotonic() - self._started, 3),
+            self._verdict.but_unknown("the run was interrupted" if self.interrupted else None),
         )

@@ -99,7 +99,7 @@ def test_text_and_terminal_say_the_same(kdump: Any, tmp_path: Path) -> None:
     write(tmp_path / "d", damaged())
     expected = [line["message"] for line in lines(verified(kdump, "d"))[:-1]]
     text = kdump.inside("verify", "--level", "info", "--format", "text", "d")
-    said = [line.partition(": ")[2].partition(": ")[2] for line in text.lines[:-2]]
+    said = [line.partition(": ")[2].partition(": ")[2] for line in text.lines[3:-2]]
     assert [line.partition("; the next start")[0] for line in said] == expected
     assert said[-1].endswith("; the next start of Kafka 4.3 deletes the line")
     terminal = " ".join(kdump.inside("verify", "--level", "info", "--format", "terminal", "d").text.split())
@@ -144,10 +144,11 @@ def test_summary_has_a_line_for_every_partition(kdump: Any, tmp_path: Path) -> N
 def test_summary_in_words(kdump: Any, tmp_path: Path) -> None:
     write(tmp_path / "d", damaged())
     ran = kdump.inside("verify", "--summary", "--format", "text", "d")
-    assert len(ran.lines) == 4
-    assert ran.lines[0].startswith("d/t-0: 3 segments, 29 batches")
-    assert ran.lines[0].endswith("; a broker's next start leaves offsets 0..28, next 29")
-    assert ran.lines[1] == "d: the log directory itself: 1 warning (checkpoint/unknown 1)"
+    assert len(ran.lines) == 7
+    details = ran.lines[3:]
+    assert details[0].startswith("d/t-0: 3 segments, 29 batches")
+    assert details[0].endswith("; a broker's next start leaves offsets 0..28, next 29")
+    assert details[1] == "d: the log directory itself: 1 warning (checkpoint/unknown 1)"
     write(tmp_path / "clean", clean())
     healthy = kdump.inside("verify", "--summary", "--format", "text", "clean")
     assert len(healthy.lines) == 1  # what is damaged is listed
@@ -157,7 +158,7 @@ def test_summary_in_words(kdump: Any, tmp_path: Path) -> None:
     write(tmp_path / "no", changed(clean(), {"t-0/partition.metadata": b"version: 7\n"}))
     assert (
         kdump.inside("verify", "--summary", "--format", "text", "no")
-        .lines[0]
+        .lines[3]
         .endswith(": 1 error (metadata/format 1); a broker refuses to start")
     )
 

@@ -32,7 +32,7 @@ NONE = {"by_severity": {"error": 0, "warning": 0, "info": 0}, "by_code": {}}
 SUMMARY = [
     *("type", "schema", "command", "strategy", "applied", "partitions", "failed", "actions", "not_covered", "left"),
     *("log_start_offset", "log_end_offset", "bytes_needed", "lost", "undo", "output", "next", "interrupted", "running"),
-    *("exit_status", "seconds"),
+    *("starts", "exit_status", "seconds"),
 ]
 
 
@@ -305,7 +305,8 @@ def test_summary(kdump: Any, library: Library, place: str) -> None:
 def test_quiet(kdump: Any, library: Library, place: str) -> None:
     loud = kdump.inside("recover", "--format", "text", place)
     quiet = kdump.inside("recover", "--format", "text", "-q", place)
-    assert loud.lines[:-2] == quiet.lines
+    assert [line.partition(":")[0] for line in loud.lines[:3]] == ["broker", "lost", "do"]
+    assert loud.lines[3:-2] == quiet.lines
     assert loud.lines[-2].startswith("1 partition: 2 delete, 1 rebuild, 1 truncate, 1 write; ")
 
 

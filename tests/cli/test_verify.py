@@ -26,6 +26,7 @@ SUMMARY_FIELDS = [
     "findings_dropped",
     "interrupted",
     "interrupted_at",
+    "starts",
     "next",
     "exit_status",
     "seconds",
@@ -103,6 +104,7 @@ def test_lines_of_json(kdump: Any, several: str) -> None:
         "findings_dropped": 0,
         "interrupted": False,
         "interrupted_at": None,
+        "starts": None,
         "next": f"kdump recover {several}",
         "exit_status": 1,
     }

@@ -247,6 +247,8 @@ VERIFY_SUMMARY = {
     "findings_dropped": "findings that were counted but not printed: after the first 1000 of one code and file",
     "interrupted": "whether the run was",
     "interrupted_at": "how far it came, where it was: an object with path, position and size of the log, in bytes",
+    "starts": "whether a broker starts: true where nothing that was looked at keeps it from that, false where it "
+    "refuses something, null where it is not known",
     "next": "the command to run now; null where there is nothing to do",
     "exit_status": "of this run",
     "seconds": "that it took",
@@ -350,6 +352,8 @@ RECOVER_SUMMARY = {
     "next": "what to do now about all that was looked at: a command or a sentence; null where nothing is to be done",
     "interrupted": "whether the run was",
     "running": "whether another process, probably a broker, held the lock of a log directory that was read",
+    "starts": "whether a broker starts, with the files as they are or with what was applied: true where nothing that "
+    "was looked at keeps it from that, false where it refuses something, null where it is not known",
     "exit_status": "of this run",
     "seconds": "that it took",
 }
@@ -754,6 +758,14 @@ ABOUT = {
             "comes last, the worst first, at most 20. The last line is the next command, if there is something to do."
         ),
         (
+            "Text and terminal begin with the verdict where a directory is not healthy: broker says whether a broker "
+            "starts, as far as what was looked at tells, and what becomes of partitions; lost says where batches are "
+            "damaged or missing; do has the words of next. The lines of findings are kept until then, up to 1 MiB. "
+            "Above that they come as they are found, and the verdict comes before the summary. Files that are named "
+            "alone have no verdict. Where another copy of a damaged topic-partition is among the PATHs, the next "
+            "command is the one that makes one log of all copies."
+        ),
+        (
             "Findings of severity info are legal: they are counted in the summary, and shown with --level info. Of a "
             "code and file 20 findings are shown, then a line has the number of the others, which --all shows too. "
             "JSON holds all that were kept. The exit status depends on --select, --ignore and --fail-on alone."
@@ -828,6 +840,12 @@ ABOUT = {
             "refused, more, start, newest, found, given up, damaged, committed, truncate, salvage, contradicting "
             "batches, undecided, before the start, copy only, "
             "afterwards, space, verified, undo. The last line is next: what to do now, for all that was looked at."
+        ),
+        (
+            "Text and terminal begin with the verdict where not all is healthy: broker says whether a broker starts, "
+            "with the files as they are or with what was applied, as far as what was looked at tells; lost says what "
+            "is given up and damaged; do has the words of next. The lines about partitions are kept until then, up to "
+            "1 MiB. Above that they come as they are made, and the verdict comes before the summary."
         ),
     ],
 }

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from kdump.render.base import Renderer, RenderOptions
+from kdump.render.base import HELD_BYTES, Renderer, RenderOptions
 from kdump.render.escaping import Path, bytes_text, path_text, printable, quoted, shortened
 from kdump.render.output import Output
 from kdump.render.sentences import (
@@ -33,6 +33,7 @@ from kdump.render.sentences import (
     partition_summary,
     read_summary,
     verify_summary,
+    verify_verdict,
 )
 from kdump.render.terminal import tables
 from kdump.render.terminal.columns import WIDE, ColumnRule
@@ -64,6 +65,9 @@ _ROWS = 500
 
 _STYLES = {Severity.ERROR: BAD, Severity.WARNING: DOUBTFUL, Severity.INFO: "dim"}
 _LABELS = {
+    "broker": "bold",
+    "lost": "bold",
+    "do": "bold",
     "failed": BAD,
     "refused": BAD,
     "given up": f"bold {DOUBTFUL}",
@@ -392,7 +396,19 @@ class TerminalRenderer(Renderer):
 
         self._last_line(conversions.convert_summary(summary), clean=not exit_status)
 
+    def hold(self) -> None:
+        self.out.hold(HELD_BYTES)
+
+    def _verdict(self, lines: Sequence[tuple[str, str]]) -> None:
+        """Print the verdict before the details, where these are not printed."""
+        self._flush_table()
+        with self.out.release() as is_first:
+            self._say(lines)
+            if lines and is_first:
+                self._print(Text())
+
     def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
+        self._verdict(verify_verdict(summary))
         self._last_line(verify_summary(summary), clean=summary.worst != Severity.ERROR)
         if summary.next is not None:
             self._print_next(summary.next)
@@ -400,6 +416,7 @@ class TerminalRenderer(Renderer):
     def recovery_summary(self, summary: RecoverySummary, exit_status: int, seconds: float) -> None:
         from kdump.render import recovery
 
+        self._verdict(recovery.verdict_lines(summary))
         self._last_line(recovery.verdict(summary), clean=not exit_status)
         if summary.next is not None:
             self._print_next(summary.next)

@@ -1,0 +1,113 @@
+"""Text and terminal begin with the verdict: whether a broker starts, what is lost, what to do."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+LABELS = ["broker", "lost", "do"]
+
+
+def copied(to: Path) -> Path:
+    """A log directory that a broker left without a clean shutdown."""
+    shutil.copytree(FIXTURES / "killed", to, ignore=shutil.ignore_patterns("expected", "case.toml"))
+    return to
+
+
+def damage(directory: Path) -> None:
+    """Flip a bit in the last segment of retained-0."""
+    log = max((directory / "retained-0").glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[100] ^= 1
+    log.write_bytes(bytes(data))
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return copied(tmp_path / "d")
+
+
+def starts(changing: Any, *words: str) -> bool | None:
+    command, *more = words
+    summary = json.loads(changing.inside(command, "--format", "json", *more).lines[-1])
+    value: bool | None = summary["starts"]
+    return value
+
+
+@pytest.mark.parametrize("command", ["verify", "recover"])
+def test_the_first_lines_are_the_verdict(changing: Any, logs: Path, command: str) -> None:
+    damage(logs)
+    ran = changing.inside(command, "d")
+    assert [line.partition(":")[0] for line in ran.lines[:3]] == LABELS
+    assert ran.lines[0] == (
+        "broker: starts: nothing that was looked at keeps it from that; a start truncates the log of 1 partition"
+        " (d/retained-0)"
+    )
+    step = ran.lines[-1].removeprefix("next: ")
+    assert ran.lines[2] == f"do: {step}"
+    assert sum(line.startswith("next: ") for line in ran.lines) == 1
+    assert starts(changing, command, "d") is True
+    shown = changing.inside(command, "--format", "terminal", "d").lines
+    assert shown[0].split()[:2] == ["broker", "starts:"]
+
+
+@pytest.mark.parametrize("command", ["verify", "recover"])
+def test_what_a_broker_refuses_is_named(changing: Any, logs: Path, command: str) -> None:
+    (logs / "no partition").mkdir()
+    assert changing.inside(command, "d").lines[0] == "broker: does not start: file/name of d/no partition"
+    assert starts(changing, command, "d") is False
+
+
+@pytest.mark.parametrize("command", ["verify", "recover"])
+def test_what_is_renamed_is_named(changing: Any, logs: Path, command: str) -> None:
+    shutil.rmtree(logs / "__cluster_metadata-0", ignore_errors=True)
+    (logs / "retained-0" / "partition.metadata").unlink()
+    said = changing.inside(command, "d").lines[0]
+    assert "a start renames 1 partition (d/retained-0) to NAME-stray and begins empty ones" in said
+
+
+@pytest.mark.parametrize("command", ["verify", "recover"])
+def test_healthy_logs_have_none(changing: Any, logs: Path, command: str) -> None:
+    ran = changing.inside(command, "d/__consumer_offsets-0")
+    assert not any(line.partition(":")[0] in LABELS for line in ran.lines)
+
+
+def test_on_its_own_it_is_not_known(changing: Any, logs: Path) -> None:
+    damage(logs)
+    logs.joinpath("retained-0").rename(logs.parent / "retained-0")
+    for command in ("verify", "recover"):
+        said = changing.inside(command, "retained-0").lines[0]
+        assert said.startswith("broker: whether it starts is not known: retained-0 lies in no log directory")
+        assert starts(changing, command, "retained-0") is None
+
+
+def test_after_a_repair(changing: Any, logs: Path) -> None:
+    damage(logs)
+    ran = changing.inside("recover", "--truncate", "d")
+    assert ran.lines[0] == "broker: starts: nothing that was looked at keeps it from that"
+    assert ran.lines[2] == f"do: {ran.lines[-1].removeprefix('next: ')}"
+
+
+def test_details_above_the_bound_are_not_kept(changing: Any, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    damage(logs)
+    before = changing.inside("verify", "d").lines
+    monkeypatch.setattr("kdump.render.text.HELD_BYTES", 10)
+    after = changing.inside("verify", "d").lines
+    assert after == [*before[3:-2], *before[:3], *before[-2:]]
+
+
+def test_verify_names_the_command_that_fills_a_copy(changing: Any, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        copied(tmp_path / name)
+    paths = ["one/retained-0", "two/retained-0"]
+    assert "next: " not in changing.inside("verify", *paths).text
+    damage(tmp_path / "one")
+    ran = changing.inside("verify", *paths)
+    assert ran.lines[-1] == "next: kdump convert --to log -o DIR -- one/retained-0 two/retained-0"
+    assert changing.inside("verify", "one", "two").lines[-1] == ran.lines[-1]
+    assert changing.inside("verify", "one").lines[-1] == "next: kdump recover one/retained-0"
