@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -86,7 +87,7 @@ def test_several_partitions(tmp_path: Path, out: Path) -> None:
     write_log(tmp_path / "logs" / "t-1", records(11, 20), more=True)
     assert [each.next_offset for each in convert(tmp_path / "logs", out)] == [10, 20, 12]  # type: ignore[union-attr]
     table = pq.read_table(out)
-    found = {n: sorted(table.filter(pa.compute.field("partition") == n)["offset"].to_pylist()) for n in range(3)}
+    found = {n: sorted(table.filter(pc.field("partition") == n)["offset"].to_pylist()) for n in range(3)}
     assert found == {0: list(range(10)), 1: list(range(20)), 2: list(range(12))}
 
 

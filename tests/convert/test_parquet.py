@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -141,7 +142,7 @@ def test_partition_folders_have_the_two_columns_in_their_names_alone(tmp_path: P
         (file,) = entry.files
         assert file.name.startswith(f"topic={topic}/partition=3/{topic}-3-")
         assert not {"topic", "partition"} & set(pq.ParquetFile(tmp_path / "out" / file.name).schema_arrow.names)
-    types = pa.dataset.partitioning(pa.schema([("topic", pa.string()), ("partition", pa.int32())]), flavor="hive")
+    types = ds.partitioning(pa.schema([("topic", pa.string()), ("partition", pa.int32())]), flavor="hive")
     table = pq.read_table(tmp_path / "out", partitioning=types)
     assert set(table["topic"].to_pylist()) == {"2024", "a.b"}
     assert table.schema.field("topic").type == pa.string()
