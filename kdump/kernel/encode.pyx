@@ -395,8 +395,13 @@ cdef class Encoder:
                         if not (within(row[R_KEY_AT], row[R_KEY_SIZE], view.len)
                                 and within(row[R_VALUE_AT], row[R_VALUE_SIZE], view.len)):
                             raise ValueError("the rows lie outside the payload")
-                        key.at, key.size = <const uint8_t *> view.buf + row[R_KEY_AT], row[R_KEY_SIZE]
-                        value.at, value.size = <const uint8_t *> view.buf + row[R_VALUE_AT], row[R_VALUE_SIZE]
+                        # The position of a null can be any number.
+                        key.at, key.size = <const uint8_t *> view.buf, row[R_KEY_SIZE]
+                        if key.size >= 0:
+                            key.at += row[R_KEY_AT]
+                        value.at, value.size = <const uint8_t *> view.buf, row[R_VALUE_SIZE]
+                        if value.size >= 0:
+                            value.at += row[R_VALUE_AT]
                         self.add_fields(&key, &value, -1 if first >= 0 or row[R_MAGIC] == 0 else row[R_TIMESTAMP],
                                         offset)
                     i += 1
