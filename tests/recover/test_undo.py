@@ -16,11 +16,12 @@ import pytest
 from crc32c import crc32c
 
 from kdump.errors import KdumpError
+from kdump.recover import undo as undo_runs
 from kdump.recover.apply import apply
 from kdump.recover.journal import to_bytes
 from kdump.recover.plan import FileContent, Plan
 from kdump.recover.steps import RunExecutor, load
-from kdump.recover.undo import UndoFailure, resume, runs, undo
+from kdump.recover.undo import RunResult, UndoFailure, resume, runs
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.discovery import discover
 from kdump.storage.partition import Partition
@@ -32,6 +33,14 @@ from support.directories import changed, stem
 from support.recovery_plans import CASES, END, PARTITION, REBUILT, A, B, C, Tree, contents, make, plan_of, stamps, tree
 
 KEPT = [case for case in CASES if CASES[case].keep]
+
+
+def undo(path: str, run: str | None = None, force: bool = False) -> list[RunResult]:
+    """Undo the last run. One that is an undo itself has to be named, as a repair comes back with it."""
+    last = next(reversed(runs(path)), None)
+    if run is None and not force and last is not None and last.finished and last.undoes is not None:
+        run = last.run
+    return undo_runs.undo(path, run, force)
 
 
 def applied(case: str, place: Path) -> tuple[Path, Tree]:
