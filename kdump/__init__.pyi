@@ -277,6 +277,8 @@ from kdump.verify.report import FileReport as FileReport
 from kdump.verify.report import Report as Report
 from kdump.verify.report import VerifyInterrupted as VerifyInterrupted
 from kdump.verify.scan import VerifyOptions as VerifyOptions
+from kdump.verify.start_verdict import PathCount as PathCount
+from kdump.verify.start_verdict import StartVerdict as StartVerdict
 from kdump.verify.summary import FindingFilter as FindingFilter
 from kdump.verify.summary import LogPosition as LogPosition
 from kdump.verify.summary import PartitionSummary as PartitionSummary
