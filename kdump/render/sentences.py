@@ -140,7 +140,7 @@ def verify_verdict(summary: VerifySummary) -> list[tuple[str, str]]:
     words = []
     if gone := verdict.truncated.number:
         words.append(f"what a start truncates of {counted(gone, 'partition')}, which kdump recover counts")
-    if count := verdict.damaged.number:
+    if count := verdict.damaged.number + verdict.undecided.number:
         words.append(f"batches are damaged or missing in {counted(count, 'partition')}")
     lost = "; ".join(words) or "no batch is known to be damaged or missing"
     return [("broker", start_sentence(verdict)), ("lost", lost), *((("do", summary.next),) if summary.next else ())]
@@ -159,6 +159,7 @@ def start_sentence(verdict: StartVerdict) -> str:
         (verdict.truncated, "a start truncates the log of", ""),
         (verdict.renamed, "a start renames", " to NAME-stray and begins empty ones"),
         (verdict.damaged, "a start leaves the damage in", ""),
+        (verdict.undecided, "a start may truncate the log of, or leave the damage in,", ""),
     ):
         if paths.number:
             more = "" if paths.number == len(paths.first) else f" and {paths.number - len(paths.first)} more"

@@ -2,6 +2,7 @@
 
 from typing import Final, NamedTuple
 
+from kdump.verify.findings import Severity
 from kdump.verify.next_step import is_damaged
 from kdump.verify.report import Report
 
@@ -25,8 +26,9 @@ class StartVerdict(NamedTuple):
 
     `refused` is the first thing that keeps it from starting, a code or an exception with a path. `unknown` says why it
     is not known whether it starts. It truncates the logs of `truncated` at damage, renames the directories `renamed` to
-    NAME-stray, and serves `damaged`, where batches are damaged or missing, as they are. `has_directory`: a directory
-    was looked at, not files alone, of which a broker's start says nothing.
+    NAME-stray, and serves `damaged`, where batches are damaged or missing, as they are; what it does about the damage
+    of `undecided` is not known. `has_directory`: a directory was looked at, not files alone, of which a broker's start
+    says nothing.
     """
 
     refused: str | None = None
@@ -34,6 +36,7 @@ class StartVerdict(NamedTuple):
     truncated: PathCount = PathCount()
     renamed: PathCount = PathCount()
     damaged: PathCount = PathCount()
+    undecided: PathCount = PathCount()
     has_directory: bool = False
 
     @property
@@ -71,4 +74,6 @@ class StartVerdict(NamedTuple):
             return verdict
         if "truncates" in brokers:
             return verdict._replace(truncated=verdict.truncated.plus(path))
+        if not report.whole or any(each.broker is None for each in report.findings if each.severity is Severity.ERROR):
+            return verdict._replace(undecided=verdict.undecided.plus(path))
         return verdict._replace(damaged=verdict.damaged.plus(path))

@@ -77,6 +77,17 @@ def test_healthy_logs_have_none(changing: Any, logs: Path, command: str) -> None
     assert not any(line.partition(":")[0] in LABELS for line in ran.lines)
 
 
+def test_what_a_start_does_about_the_damage_may_be_unknown(changing: Any, logs: Path) -> None:
+    """Nothing says that the directory is a broker's, so that no start is predicted."""
+    damage(logs)
+    (logs / "alone" / "t-0").mkdir(parents=True)
+    shutil.copy(max((logs / "retained-0").glob("*.log")), logs / "alone" / "t-0")
+    said, lost = changing.inside("verify", "d/alone").lines[:2]
+    assert said.startswith("broker: whether it starts is not known: ")
+    assert said.endswith("; a start may truncate the log of, or leave the damage in, 1 partition (d/alone/t-0)")
+    assert lost == "lost: batches are damaged or missing in 1 partition"
+
+
 def test_on_its_own_it_is_not_known(changing: Any, logs: Path) -> None:
     damage(logs)
     logs.joinpath("retained-0").rename(logs.parent / "retained-0")
