@@ -11,7 +11,12 @@ from kdump.spark.tasks import python_version
 _SHOWN: Final = 300
 """The most characters of a message of Spark that has no sentence here."""
 _SOMEWHERE: Final = "a worker"
-_ENDED: Final = ("Master removed our application", "stopped SparkContext", "SparkContext was shut down")
+_ENDED: Final = (
+    "Master removed our application",
+    "stopped SparkContext",
+    "SparkContext was shut down",
+    "SparkContext has been shutdown",
+)
 _HOST: Final = re.compile(r"\(TID \d+\) \(([^ )]+)")
 
 

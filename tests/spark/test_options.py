@@ -166,6 +166,10 @@ INSUFFICIENT = (
             "its executors cannot start or end at once",
         ),
         (
+            "Caused by: java.lang.IllegalStateException: SparkContext has been shutdown",
+            "its executors cannot start or end at once",
+        ),
+        (
             PY4J.format("None.org.apache.spark.api.java.JavaSparkContext", INSUFFICIENT),
             "Spark failed: org.apache.spark.SparkIllegalArgumentException: [INVALID_EXECUTOR_MEMORY.CONFIG_MEMORY]",
         ),
