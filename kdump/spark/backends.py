@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kdump.spark.driver_log import ToldByLog, told_by
+from kdump.spark.driver_log import DriverLog, read_driver_log
 from kdump.spark.failures import NoExecutor
 from kdump.spark.masters import is_local
 from kdump.spark.tasks import run_batches, run_group
@@ -79,13 +79,13 @@ class RddBackend:
 
     def why_it_waits(self) -> str:
         """See SparkBackend."""
-        told = told_by(self._log) if self._log else ToldByLog()
-        if told.ended >= _MOST_ENDED:
-            raise NoExecutor(f"no executor of Spark stays alive: {told.ended} have ended, and none has taken work")
+        seen = read_driver_log(self._log) if self._log else DriverLog()
+        if seen.ended >= _MOST_ENDED:
+            raise NoExecutor(f"no executor of Spark stays alive: {seen.ended} have ended, and none has taken work")
         settings = self._context.getConf()
         asked = ", ".join(f"{name}={settings.get(name)}" for name in _OF_EXECUTORS if settings.contains(name))
-        ended = told.executor and f"{told.executor}{told.executor_host and f' on the host {told.executor_host}'}"
-        log = ended or told.waits
+        ended = seen.executor and f"{seen.executor}{seen.executor_host and f' on the host {seen.executor_host}'}"
+        log = ended or seen.waits
         return (f"; asked for: {asked}" if asked else "") + (f"; Spark's log: {log}" if log else "")
 
 

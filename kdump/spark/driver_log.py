@@ -24,7 +24,7 @@ _LOST_TASK: Final = re.compile(r"\(TID \d+\) \(([^ )]+) executor \S+\)")
 _WAITS: Final = re.compile(r"(Initial job has not accepted any resources.*)")
 
 
-class ToldByLog(NamedTuple):
+class DriverLog(NamedTuple):
     """What a log says: the host of the last task that failed, how the last executor ended and where, why work waits.
 
     `ended` is the number of executors that ended.
@@ -37,18 +37,18 @@ class ToldByLog(NamedTuple):
     ended: int = 0
 
 
-def told_by(path: str) -> ToldByLog:
+def read_driver_log(path: str) -> DriverLog:
     """What the end of a log says."""
     try:
         with open(path, "rb") as log:
             log.seek(max(os.fstat(log.fileno()).st_size - _MOST_BYTES, 0))
             text = log.read(_MOST_BYTES).decode("utf-8", "replace")
     except OSError:
-        return ToldByLog()
+        return DriverLog()
     places = dict(_ADDED.findall(text))
     hosts, ended, waits = _LOST_TASK.findall(text), _ENDED.findall(text), _WAITS.findall(text)
     line, executor = ended[-1] if ended else ("", "")
-    return ToldByLog(
+    return DriverLog(
         hosts[-1] if hosts else "",
         places.get(executor, ""),
         _short(line),

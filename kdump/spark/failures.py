@@ -5,7 +5,7 @@ from typing import Final
 
 from kdump import __version__
 from kdump.errors import KdumpError
-from kdump.spark.driver_log import told_by
+from kdump.spark.driver_log import read_driver_log
 from kdump.spark.tasks import python_version
 
 _SHOWN: Final = 300
@@ -25,12 +25,12 @@ class SparkFailure(KdumpError):
 
     def with_log(self, path: str) -> "SparkFailure":
         """The failure with what the driver's log says about it: the host, how an executor ended."""
-        told, sentence = told_by(path), str(self)
-        if told.host:
-            sentence = sentence.replace(_SOMEWHERE, f"the worker {told.host}", 1)
-        if isinstance(self, NoExecutor) and told.executor:
-            where = f" of the worker {told.executor_host}" if told.executor_host else ""
-            sentence += f"; the last one{where}: {told.executor}, and its own log is in the worker's work directory"
+        seen, sentence = read_driver_log(path), str(self)
+        if seen.host:
+            sentence = sentence.replace(_SOMEWHERE, f"the worker {seen.host}", 1)
+        if isinstance(self, NoExecutor) and seen.executor:
+            where = f" of the worker {seen.executor_host}" if seen.executor_host else ""
+            sentence += f"; the last one{where}: {seen.executor}, and its own log is in the worker's work directory"
         return type(self)(f"{sentence} (Spark's log: {path})")
 
 

@@ -13,7 +13,7 @@ import pytest
 from conftest import Command
 from kdump.errors import KdumpError
 from kdump.spark import masters, requirements, session
-from kdump.spark.driver_log import told_by
+from kdump.spark.driver_log import read_driver_log
 from kdump.spark.failures import ResultTooLarge, SparkFailure, sentence_of
 
 LOG = Path(__file__).resolve().parents[2] / "fixtures" / "codecs" / "none-0"
@@ -211,9 +211,9 @@ def test_the_log_names_the_host_and_how_an_executor_ended(tmp_path: Path) -> Non
     )
     assert str(found.with_log(str(tmp_path / "gone"))) == f"{found} (Spark's log: {tmp_path}/gone)"
     log.write_text(LOG_TEXT * 20_000 + "x" * 1000)
-    assert told_by(str(log))[1:2] == ("10.0.0.7",)
-    assert told_by(str(log)).ended == 1
-    assert told_by(str(log)).waits == "Initial job has not accepted any resources; check your cluster UI"
+    assert read_driver_log(str(log))[1:2] == ("10.0.0.7",)
+    assert read_driver_log(str(log)).ended == 1
+    assert read_driver_log(str(log)).waits == "Initial job has not accepted any resources; check your cluster UI"
 
 
 def test_a_bound_of_the_results_is_told_apart() -> None:
