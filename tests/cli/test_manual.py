@@ -29,16 +29,7 @@ from kdump.recover.summary import RecoveryTotals
 from kdump.recover.undo import Run, RunResult
 from kdump.render import RenderOptions, renderer
 from kdump.verify.findings import CATALOGUE
-from support import (
-    build,
-    coordinator_records,
-    manual,
-    manual_convert,
-    manual_spark,
-    manual_text,
-    recovery_results,
-    runbook_text,
-)
+from support import build, coordinator_records, manual, manual_text, recovery_results
 from support.cases import each
 from support.growing_partition import GrowingPartition
 
@@ -46,23 +37,34 @@ PAGES = manual.pages()
 NAMES = sorted(PAGES)
 
 
-@cache
-def plain(text: str) -> str:
-    """The words of a page without its markup."""
-    text = text.replace("\\-", "-").replace("\\&", "").replace("\\e", "\\")
-    text = re.sub(r"\\f[IR]|\\\(.q|\\", "", text)
-    return " ".join(re.sub(r"^\.\w+ ?", "", line) for line in text.splitlines())
+plain = cache(manual_text.plain)
 
 
-def test_pages_are_the_generated_ones() -> None:
-    built = manual.pages()
-    assert sorted(path.name for path in manual.PAGES.iterdir()) == sorted(built)
-    for name, text in built.items():
-        assert (manual.PAGES / name).read_text(encoding="utf-8") == text, "run python tests/support/manual.py"
+@each("name", NAMES)
+def test_the_generated_parts_are_those_of_the_program(name: str) -> None:
+    assert manual.filled(PAGES[name]) == PAGES[name], "run python tests/support/manual.py"
+
+
+def test_the_marks_of_generated_parts() -> None:
+    assert manual.filled('a\n.\\" generated: purpose of dump\nold\n.\\" end\nb\n') == (
+        f'a\n.\\" generated: purpose of dump\n.Nd {cli.COMMANDS["dump"]}\n.\\" end\nb\n'
+    )
+    with pytest.raises(ValueError, match="no end after"):
+        manual.filled('.\\" generated: commands\nold\n')
+    with pytest.raises(ValueError, match="no generated part of commands"):
+        manual.filled('.\\" generated: of commands\nold\n.\\" end\n')
+
+
+def test_what_tables_share_is_shared() -> None:
+    marks = re.findall(r'^\.\\" generated: shared (.*)$', "".join(PAGES.values()), re.MULTILINE)
+    files = [path.stem for path in manual.SHARED.iterdir()]
+    assert sorted({*marks}) == sorted(files)
+    assert all(marks.count(name) > 1 for name in files)
+    assert sorted(path.name for path in manual.PAGES.iterdir()) == sorted([*PAGES, "shared"])
 
 
 def test_a_page_for_every_command() -> None:
-    assert NAMES == sorted(["kdump.1", *(f"kdump-{name}.1" for name in cli.COMMANDS), manual_spark.NAME])
+    assert NAMES == sorted(["kdump.1", *(f"kdump-{name}.1" for name in cli.COMMANDS), manual_text.SPARK])
     text = PAGES["kdump.1"]
     for name in cli.COMMANDS:
         assert f".Xr kdump-{name} 1" in text
@@ -114,16 +116,15 @@ def test_every_exit_status() -> None:
         exit_status.INTERRUPTED,
         exit_status.PIPE_CLOSED,
     }
-    assert {int(status) for status in manual_text.EXIT_STATUS["kdump"]} == statuses
-    for name, text in manual.pages().items():
-        for status in statuses if name != manual_spark.NAME else ():
-            assert f'.It Li "{status}"' in text
+    for name, text in PAGES.items():
+        if name != manual_text.SPARK:
+            assert {*map(int, manual_text.table(manual_text.section(text, "EXIT STATUS")))} == statuses
 
 
 SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != manual_spark.NAME])
+@pytest.mark.parametrize("name", [name for name in NAMES if name != manual_text.SPARK])
 def test_sections(name: str) -> None:
     found = re.findall(r"^\.Sh (.+)$", PAGES[name], re.MULTILINE)
     more = {
@@ -184,7 +185,7 @@ def fields_of_stat(kdump: Any, tmp_path: Path) -> dict[str, list[str]]:
     commit = build.record(coordinator_records.commit_key("g", "topic", 0), coordinator_records.commit_value(5))
     (tmp_path / "__consumer_offsets-0" / f"{0:020}.log").write_bytes(build.batch([commit]))
     others = ("finding", "total", "summary")
-    kinds = [word for kind in manual_text.LINES["stat"] if kind not in others for word in ("--by", kind)]
+    kinds = [word for kind in manual_text.fields("stat") if kind not in others for word in ("--by", kind)]
     found: dict[str, list[str]] = {}
     for line in map(json.loads, kdump.inside("stat", "--format", "json", *kinds, ".").lines):
         found.setdefault(line["type"], [name for name in line if name not in ("type", "path")])
@@ -216,17 +217,17 @@ def test_every_field_of_the_manifest(kdump: Any, tmp_path: Path) -> None:
     fields_of_convert(kdump, tmp_path)
     found: dict[str, set[str]] = {}
     manifest = tmp_path.parent / f"{tmp_path.name}-out" / "folder" / "_manifest.jsonl"
+    words = manual_text.tables(manual_text.section(manual_text.page_of("convert"), "MANIFEST"))
     for line in map(json.loads, manifest.read_text().splitlines()):
         found.setdefault(line["type"], set()).update({*line} - {"type"})
         if line["type"] == "settings":
-            words = manual_convert.MANIFEST["settings"][1]["settings"]
-            assert all(name in words for name in line["settings"])
+            assert all(name in words["settings"]["settings"] for name in line["settings"])
     found["removed"] = {*next(removal_lines(PartitionKey(None)))} - {"type"}  # in the middle of a run
-    assert found == {kind: {*fields} for kind, (_, fields) in manual_convert.MANIFEST.items()}
+    assert found == {kind: {*fields} for kind, fields in words.items()}
 
 
 def test_every_column() -> None:
-    assert RECORDS.names == [*manual_convert.COLUMNS]
+    assert RECORDS.names == [*manual_text.table(manual_text.section(manual_text.page_of("convert"), "COLUMNS"))]
 
 
 def fields_of_changes(directory: Path) -> dict[str, list[str]]:
@@ -319,16 +320,16 @@ def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("command", cli.COMMANDS)
 def test_every_field_of_json(kdump: Any, tmp_path: Path, command: str) -> None:
-    reported = {kind: list(fields) for kind, (_, fields) in manual_text.LINES[command].items()}
-    assert all(word for _, fields in manual_text.LINES[command].values() for word in fields.values())
-    assert fields_of(kdump, tmp_path, command) == reported
+    words = manual_text.fields(command)
+    assert all(text for fields in words.values() for text in fields.values())
+    assert fields_of(kdump, tmp_path, command) == {kind: list(fields) for kind, fields in words.items()}
 
 
 def examples() -> list[tuple[str, str]]:
-    of_the_runbook = [
-        ("kdump", command) for step in runbook_text.STEPS for command in step.commands if "kdump " in command
-    ]
-    return [(page, command) for page, pairs in manual_text.EXAMPLES.items() for _, command in pairs] + of_the_runbook
+    of_the_runbook = [("kdump", command) for command in manual_text.runbook() if "kdump " in command]
+    of_the_pages = [(page, command) for page in ("kdump", *cli.COMMANDS) for command in manual_text.examples(page)]
+    assert {page for page, _ in of_the_pages} == {"kdump", *cli.COMMANDS}
+    return of_the_pages + of_the_runbook
 
 
 @pytest.mark.parametrize(("page", "command"), examples())
@@ -367,15 +368,11 @@ OPTIONS_OF_KAFKAS_TOOL = (
 
 
 def test_options_of_kafkas_tool() -> None:
-    page = PAGES["kdump-dump.1"]
-    table = [option.split()[0] for option in manual_text.KAFKA]
-    assert table == list(OPTIONS_OF_KAFKAS_TOOL)
-    for option, answer in manual_text.KAFKA.items():
-        assert f".It Li {manual.quoted(option)}\n" in page
-        assert " ".join(answer.split()) in plain(page)
+    answers = manual_text.table(manual_text.section(PAGES["kdump-dump.1"], "COMPATIBILITY"))
+    assert [option.split()[0] for option in answers] == list(OPTIONS_OF_KAFKAS_TOOL)
     # an option of the same name does the same thing
     ours = {flag for option in manual.options_of(import_module("kdump.cli.dump").command) for flag in option.opts}
-    for option, answer in manual_text.KAFKA.items():
+    for option, answer in answers.items():
         refused = "-decoder-class" in option  # it is there to say what to use instead
         assert (option.split()[0] in ours) == (answer.startswith("The same") or refused), option
     known = {
@@ -384,7 +381,7 @@ def test_options_of_kafkas_tool() -> None:
         for option in manual.options_of(import_module(f"kdump.cli.{name}").command)
         for flag in option.opts
     }
-    for answer in manual_text.KAFKA.values():
+    for answer in answers.values():
         for flag in re.findall(r"--[\w-]+", answer):
             assert flag in known | {"--version"}, flag
 
@@ -420,6 +417,6 @@ def test_rendered(name: str) -> None:
     assert f"{Path(name).stem} - " in shown
     # A command can go on in the next line.
     assert "\\" not in re.sub(r"\\[nrtx]| \\\n|\\\\", "", shown)
-    for section in SECTIONS if name != manual_spark.NAME else ():
+    for section in SECTIONS if name != manual_text.SPARK else ():
         assert f"\n{section}\n" in shown
     assert all(len(line) <= 80 for line in shown.splitlines())

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from support import manual, manual_text, runbook_text
+from kdump.cli import COMMANDS as NAMES
+from support import manual, manual_text
 
 ROOT = manual.PAGES.parent
 STUB = """#!{python} -I
@@ -27,8 +28,8 @@ fields = {{"type": "record", "value": "v", "path": "p", "lost": {{"committed": T
 print(json.dumps(fields))
 """
 COMMANDS = [
-    *((page, command) for page, pairs in manual_text.EXAMPLES.items() for _, command in pairs),
-    *(("recover", command) for step in runbook_text.STEPS for command in step.commands),
+    *((page, command) for page in ("kdump", *NAMES) for command in manual_text.examples(page)),
+    *(("recover", command) for command in manual_text.runbook()),
 ]
 
 

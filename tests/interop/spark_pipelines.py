@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,8 +78,3 @@ def follow(spark: SparkSession, directory: str, folder: str, checkpoint: str) ->
     writer = records.writeStream.format("parquet").option("path", folder)
     writer = writer.option("checkpointLocation", checkpoint)
     writer.trigger(availableNow=True).start().awaitTermination()
-
-
-def recipe_text(recipe: Callable[..., Any]) -> str:
-    """The source of a recipe, for the manual."""
-    return inspect.getsource(recipe)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import kdump as package
-from support.manual_spark_engine import RECIPES
+from support import manual, manual_text
 from support.spark_cluster import SparkCluster, cluster
 
 LOGS = Path(__file__).resolve().parents[2] / "fixtures" / "codecs"
@@ -50,8 +50,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command_of(name: str, beginning: str) -> str:
     """A command of a recipe, in one line."""
-    recipe = next(recipe for recipe in RECIPES if recipe.name == name)
-    lines = "\n".join(recipe.commands).replace("\\\n", " ").splitlines()
+    recipes = manual_text.parts(manual_text.section(manual.pages()[manual_text.SPARK], "COMMANDS ON A CLUSTER"), "Ss")
+    (block,) = manual_text.literals(recipes[name])
+    lines = "\n".join(block).replace("\\\n", " ").splitlines()
     return next(line for line in lines if beginning in line)
 
 

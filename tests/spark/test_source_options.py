@@ -402,13 +402,13 @@ def test_the_files_of_a_log_directory_have_findings_of_their_own(tmp_path: Path)
 
 def test_the_manual_has_each_option() -> None:
     from kdump.spark.source_options import KAFKA_OPTIONS, OWN_OPTIONS
-    from support import manual_spark_source as manual
+    from support import manual, manual_text
 
-    words = " ".join(manual.WITHOUT_EFFECT.split())
+    section = manual_text.section(manual.pages()[manual_text.SPARK], "THE DATA SOURCE")
+    words = next(text for text in map(manual_text.plain, section.split(".Pp\n")) if text.startswith("Other kafka."))
     of_streams = {"maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"}
     for name in {*KAFKA_OPTIONS, *OWN_OPTIONS} - of_streams:
-        assert name in manual.OPTIONS or name in words or name == "paths", name
-    assert ".Sh THE DATA SOURCE" in list(manual.section())
+        assert name in manual_text.table(section) or name in words or name == "paths", name
 
 
 # ---- logs with odd names, or none

@@ -332,8 +332,10 @@ def test_through_spark(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_the_manual_has_every_option() -> None:
     from kdump.spark import stream_options, writer_options
-    from support.manual_spark_stream import STREAM_OPTIONS
-    from support.manual_spark_writer import WRITE_OPTIONS
+    from support import manual, manual_text
 
-    assert {*WRITE_OPTIONS, "path"} == set(writer_options._OPTIONS)
-    assert set(STREAM_OPTIONS) == {getattr(stream_options, name) for name in ("END_AT", "_MOST", "_LEAST", "_DELAY")}
+    page = manual.pages()[manual_text.SPARK]
+    assert {*manual_text.table(manual_text.section(page, "WRITING LOGS")), "path"} == set(writer_options._OPTIONS)
+    assert set(manual_text.table(manual_text.section(page, "STREAMS"))) == {
+        getattr(stream_options, name) for name in ("END_AT", "_MOST", "_LEAST", "_DELAY")
+    }
