@@ -57,6 +57,11 @@ def calls(rng: random.Random, given: CommandInput, out: Path) -> Iterator[Call]:
     yield ["recover", "--undo", *_options(rng, ("--force",)), "-j1", place]
 
 
+def is_applied(call: Call) -> bool:
+    """Whether a recovery changes the input, until it is undone."""
+    return call[0] == "recover" and call[1] in _STRATEGIES
+
+
 def _options(rng: random.Random, *groups: tuple[str, ...]) -> Call:
     """Of each group nothing, or one of it."""
     return [rng.choice(group) for group in groups if rng.random() < 0.25]

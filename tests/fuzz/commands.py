@@ -2,9 +2,10 @@
 
 Each case is an input that is made from the seed and its number alone, and some calls on it: dump, verify, stat and
 convert, kdump.arrow, and a recovery that is planned, applied and undone. Each call has to end with an exit status that
-the manual names, never with that of a bug, within a time limit and within a memory limit. Cases run in forked
-processes, so that one which hangs or crashes is named. The last lines say how many calls there were, the worst time of
-the processor and the worst growth of memory, each with the case that repeats it; the status is 1 when a call failed.
+the manual names, never with that of a bug, within a time limit and within a memory limit; after the undo every byte of
+the input is as before. Cases run in forked processes, so that one which hangs or crashes is named. The last lines say
+how many calls there were, the worst time of the processor and the worst growth of memory, each with the case that
+repeats it; the status is 1 when a call failed.
 `--only N` runs case N again in this process, and prints every call.
 """
 
@@ -30,13 +31,14 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import kdump
-from fuzz.command_calls import Call, calls
+from fuzz.command_calls import Call, calls, is_applied
 from fuzz.command_inputs import command_input, prepare
 from fuzz.mutate import FAILURES_SHOWN, MEMORY_BYTES, bounded_memory
 from kdump.cli import COMMANDS
 from kdump.cli.exit_status import FAILED, FOUND, GAVE_UP, USAGE
 from kdump.errors import NO_MEMORY, KdumpError, UnexpectedError
 from support.command_runs import run_inside
+from support.recovery_plans import Tree, tree
 
 STATUSES = (0, FOUND, USAGE, FAILED, GAVE_UP)
 HANG_S = 60  # of a call, on a busy machine
@@ -66,14 +68,27 @@ def run_case(seed: int, number: int, began: Any = None, doing: Any = None) -> It
     with TemporaryDirectory(prefix="kdump-fuzz-") as place, mock.patch.object(os, "fsync"):
         room, out = Path(place), Path(place) / "out"
         out.mkdir()
-        for call in calls(rng, command_input(rng, room), out):
+        given = command_input(rng, room)
+        before: Tree = {}
+        for call in calls(rng, given, out):
             text = shlex.join(call)
             if doing is not None:
                 doing.value = text.encode("utf-8", "surrogateescape")[: _CALL_BYTES - 1]
                 began.value = time.monotonic()
-            yield _measured(number, text, call, room)
+            if is_applied(call):
+                before = tree(given.root, undo=True)
+            measure = _measured(number, text, call, room)
+            if "--undo" in call and not measure.problem:
+                measure = measure._replace(problem=_changes(before, tree(given.root, undo=True)))
+            yield measure
             if began is not None:
                 began.value = _UNCALLED
+
+
+def _changes(before: Tree, after: Tree) -> str:
+    """What is not as before."""
+    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return f"not as before: {', '.join(names)}" if names else ""
 
 
 def _measured(number: int, text: str, call: Call, room: Path) -> CallMeasure:

@@ -11,6 +11,7 @@ import pytest
 
 from fuzz import commands
 from fuzz.commands import CallMeasure
+from support.command_runs import Ran
 
 
 def test_calls_end_with_a_status_of_the_manual() -> None:
@@ -25,6 +26,14 @@ def test_a_bug_is_noticed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     assert all("status 70" in one.problem for one in found)
     assert commands.report(1, iter(found), every=False) == 1
     assert f"{len(found)} calls, {len(found)} failed" in capsys.readouterr().out
+
+
+def test_an_undo_that_is_not_exact_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_inside = commands.run_inside
+    nothing = Ran(0, b"", b"")
+    monkeypatch.setattr(commands, "run_inside", lambda *call: nothing if "--undo" in call else run_inside(*call))
+    found = [one for number in range(6) for one in commands.run_case(1, number)]
+    assert {one.call.split()[1] for one in found if one.problem.startswith("not as before: ")} == {"--undo"}
 
 
 def test_a_crash_and_a_hang_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
