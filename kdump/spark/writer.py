@@ -10,7 +10,7 @@ import shutil
 import socket
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -21,6 +21,7 @@ from kdump.spark.builds import build_name, check_build
 from kdump.spark.writer_files import TaskFiles
 from kdump.spark.writer_options import parse_columns, parse_write_options
 from kdump.spark.writer_rows import RowReader
+from kdump.storage.directory_handle import DirectoryHandle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,10 +52,12 @@ class KdumpWriter(DataSourceArrowWriter):
         path = self._path = os.path.abspath(self._options.path)
         check_directory(path)
         self._is_new = not os.path.lexists(path)
-        self._job = os.path.join(path, f"{_JOB}{uuid.uuid4().hex}")
+        self._name = f"{_JOB}{uuid.uuid4().hex}"
+        self._job = os.path.join(path, self._name)
         try:
             os.makedirs(path, exist_ok=True)
-            os.mkdir(self._job)
+            with DirectoryHandle(path, read_only=True) as folder:
+                folder.make_own_directory(self._name)
         except OSError as error:
             raise KdumpError(f"{self._job}: {reason(error)}") from None
 
@@ -70,9 +73,13 @@ class KdumpWriter(DataSourceArrowWriter):
         """Write the rows of a task into the directory of an attempt. Raises KdumpError."""
         host = socket.gethostname()
         check_build(self._build)
-        directory = os.path.join(self._job, f"{task}-{attempt}")
+        name = f"{task}-{attempt}"
+        directory = os.path.join(self._job, name)
         try:
-            os.mkdir(directory)
+            with self._opened_job() as job:
+                job.make_own_directory(name)
+                with DirectoryHandle(name, read_only=True, below=job) as own:
+                    return self._written(batches, own, task)
         except FileNotFoundError:
             raise KdumpError(
                 f"{self._job}: the driver made it, and {host} does not see it: the directory has to be on a file"
@@ -80,6 +87,19 @@ class KdumpWriter(DataSourceArrowWriter):
             ) from None
         except OSError as error:
             raise KdumpError(f"{directory}: {reason(error)}, on {host}") from None
+
+    @contextmanager
+    def _opened_job(self) -> "Iterator[DirectoryHandle]":
+        """The directory of the job. No link below the output directory is followed. Raises OSError, KdumpError."""
+        if not os.path.lexists(self._job):
+            raise FileNotFoundError
+        with (
+            DirectoryHandle(self._path, read_only=True) as folder,
+            DirectoryHandle(self._name, read_only=True, below=folder) as job,
+        ):
+            yield job
+
+    def _written(self, batches: "Iterable[pa.RecordBatch]", directory: DirectoryHandle, task: int) -> TaskMessage:
         rows = RowReader(self._columns, self._options, task)
         files = TaskFiles(directory, task, self._options, keeps_offsets=self._columns.offset)
         for batch in batches:

@@ -9,7 +9,7 @@ from kdump.format.java import MAX_INT
 from kdump.format.naming import TopicPartition
 from kdump.log.builder import BatchSettings, Builder, NewRecord
 from kdump.spark.writer_options import WriteOptions
-from kdump.storage.directory_handle import write_all
+from kdump.storage.directory_handle import DirectoryHandle, write_all
 
 _BUFFERED_BYTES: Final = 64 << 20
 """So many bytes of finished batches are kept, of all files together, before they are written."""
@@ -23,7 +23,7 @@ class TaskFiles:
     Batches have the leader epoch 0, the first one of a new topic.
     """
 
-    def __init__(self, directory: str, task: int, options: WriteOptions, *, keeps_offsets: bool) -> None:
+    def __init__(self, directory: DirectoryHandle, task: int, options: WriteOptions, *, keeps_offsets: bool) -> None:
         self._directory, self._task, self._keeps_offsets = directory, task, keeps_offsets
         self._options = options
         self._settings: BatchSettings = {"codec": options.codec, "level": options.level, "partition_leader_epoch": 0}
@@ -34,8 +34,9 @@ class TaskFiles:
         """Add records of a topic-partition. Raises KdumpError."""
         file = self._files.get(of)
         if file is None:
-            path = os.path.join(self._directory, f"{of.topic}-{of.partition}")
-            file = self._files[of] = _BatchBuffer(path, self._options.batch_bytes, self._settings, self._keeps_offsets)
+            name = f"{of.topic}-{of.partition}"
+            file = _BatchBuffer(self._directory, name, self._options.batch_bytes, self._settings, self._keeps_offsets)
+            self._files[of] = file
         before = len(file.finished)
         try:
             file.add(records)
@@ -69,8 +70,11 @@ class TaskFiles:
 class _BatchBuffer:
     """The batch of a topic-partition that is being made, and finished ones that are not written yet."""
 
-    def __init__(self, path: str, batch_bytes: int, settings: BatchSettings, keeps_offsets: bool) -> None:
-        self.path = path
+    def __init__(
+        self, directory: DirectoryHandle, name: str, batch_bytes: int, settings: BatchSettings, keeps_offsets: bool
+    ) -> None:
+        self.path = directory.path_of(name)
+        self._directory, self._name = directory, name
         self.finished = bytearray()
         self.first_offset = self.next_offset = 0
         self.records = 0
@@ -118,13 +122,10 @@ class _BatchBuffer:
             self.finished += builder.close()
 
     def write(self) -> None:
-        """Write the finished batches. Raises OSError."""
+        """Write the finished batches. Raises OSError, KdumpError."""
         first = os.O_EXCL | os.O_CREAT if not self.bytes else 0
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | first, 0o666)
-        try:
+        with self._directory.open(self._name, os.O_WRONLY | os.O_APPEND | first) as descriptor:
             write_all(descriptor, memoryview(self.finished))
-        finally:
-            os.close(descriptor)
         self.bytes += len(self.finished)
         self.finished.clear()
 

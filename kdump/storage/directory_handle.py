@@ -210,6 +210,11 @@ class DirectoryHandle:
             with _refused():
                 os.setxattr(descriptor, name, value)
 
+    def make_own_directory(self, name: str) -> None:
+        """Create a directory as the system makes it for this process. Raises OSError."""
+        with self._within(name) as (directory, last):
+            os.mkdir(last, dir_fd=directory)
+
     def make_directory(self, name: str) -> None:
         """Create a directory with the owner and mode of this one, so that the same users may delete it."""
         if self.is_directory(name):

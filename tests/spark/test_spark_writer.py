@@ -308,6 +308,28 @@ def test_files_that_are_not_as_written(tmp_path: Path) -> None:
         assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("part", ["job", "attempt", "file"])
+def test_links_in_the_place_of_what_a_task_wrote(tmp_path: Path, part: str) -> None:
+    """The commit would number the batches of the second task there anew."""
+    types, elsewhere = schema("value topic"), tmp_path / "elsewhere"
+    driver = writer(types, tmp_path / "new")
+    batches = pa.table([["v"], ["t"]], types).to_batches()
+    messages = [driver.write_attempt(batches, task, 0) for task in range(2)]
+    file = Path(messages[1].files[0].path)
+    place = {"file": file, "attempt": file.parent, "job": file.parent.parent}[part]
+    place.rename(elsewhere)
+    place.symlink_to(elsewhere)
+    before = contents(tmp_path / "elsewhere") or elsewhere.read_bytes()
+    with pytest.raises(KdumpError, match=r"not as task|symbolic link"):
+        driver.commit(list(messages))
+    if part == "job":
+        with pytest.raises(KdumpError, match="a symbolic link, and none is followed here"):
+            driver.write_attempt(batches, 2, 0)
+    driver.abort(list(messages))
+    assert (contents(elsewhere) or elsewhere.read_bytes()) == before
+    assert not [path for path in (tmp_path / "new").glob("*") if not path.is_symlink()]
+
+
 def test_a_worker_with_another_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = writer(schema("value topic"), tmp_path / "new")
     monkeypatch.setattr("kdump.spark.builds.build_name", lambda: "0.1.0 build 0")

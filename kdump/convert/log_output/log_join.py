@@ -7,8 +7,9 @@ begin at 0, and the files are numbered here one after another: the base offset o
 
 import os
 import re
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -101,11 +102,11 @@ def join_logs(files: Iterable[ScratchFile], output: str, options: JoinOptions) -
         with ExitStack() as opened:
             os.makedirs(output, exist_ok=True)
             opened.enter_context(Lock(output, makes=True))
-            with DirectoryHandle(output, read_only=True) as handle:
-                refuse_unfinished(handle)
+            handle = opened.enter_context(DirectoryHandle(output, read_only=True))
+            refuse_unfinished(handle)
             staging = opened.enter_context(OutputStaging(output, list(names), beside=True))
             logs = [
-                _join(partitions[of], staging.part_path, os.path.join(output, name), options)
+                _join(partitions[of], handle, staging.part_path, os.path.join(output, name), options)
                 for name, of in names.items()
             ]
             staging.finish()
@@ -138,7 +139,9 @@ def _in_order(files: Iterable[ScratchFile], options: JoinOptions) -> dict[TopicP
     return partitions
 
 
-def _join(files: Sequence[ScratchFile], part_path: str, path: str, options: JoinOptions) -> JoinedLog:
+def _join(
+    files: Sequence[ScratchFile], output: DirectoryHandle, part_path: str, path: str, options: JoinOptions
+) -> JoinedLog:
     """Write the log that will be at `path` below `part_path`. Raises KdumpError, OSError."""
     how = BatchRewrite(None, None, plain=False, batch_bytes=1, max_batch_bytes=MAX_BATCH_BYTES)
     of = files[0].topic_partition
@@ -148,11 +151,14 @@ def _join(files: Sequence[ScratchFile], part_path: str, path: str, options: Join
         try:
             for number, each in enumerate(files):
                 before = writer.counts.records
-                _check_size(each)
-                if not options.keeps_offsets and each.first_offset:
-                    _renumber(each)
-                log = LogFile(each.path, Kind.LOG, each.first_offset, True, each.bytes)
-                writer.write(number, LogSlice(log), each.first_offset, each.last_offset, HIGHEST + 1)
+                is_renumbered = not options.keeps_offsets and each.first_offset > 0
+                with _opened(each, output, os.O_RDWR if is_renumbered else os.O_RDONLY) as descriptor:
+                    if is_renumbered:
+                        _renumber(each, descriptor)
+                    log = LogFile(
+                        each.path, Kind.LOG, each.first_offset, True, each.bytes, read_from=f"/dev/fd/{descriptor}"
+                    )
+                    writer.write(number, LogSlice(log), each.first_offset, each.last_offset, HIGHEST + 1)
                 if writer.counts.records - before != each.records or writer.end_offset != each.last_offset + 1:
                     raise KdumpError(f"{each.path}: not as task {each.task} wrote it")
             writer.end()
@@ -179,32 +185,45 @@ def _refuse_damage(damaged: DamagedRange) -> None:
     raise KdumpError(f"{damaged.path}: not as its task wrote it: {damaged.code} at byte {damaged.position}")
 
 
-def _check_size(each: ScratchFile) -> None:
+@contextmanager
+def _opened(each: ScratchFile, output: DirectoryHandle, flags: int) -> Iterator[int]:
+    """A descriptor of the file. No link below the output directory is followed. Raises KdumpError."""
+    descriptor = _descriptor_of(each, output, flags)
     try:
-        size = os.stat(each.path).st_size
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise KdumpError(f"{each.path}: not as task {each.task} wrote it: no regular file")
+        if status.st_size != each.bytes:
+            raise KdumpError(
+                f"{each.path}: not as task {each.task} wrote it: {status.st_size} bytes, and it wrote {each.bytes}"
+            )
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _descriptor_of(each: ScratchFile, output: DirectoryHandle, flags: int) -> int:
+    try:
+        return output.open_descriptor(os.path.relpath(each.path, output.path), flags)
     except FileNotFoundError:
         raise KdumpError(
             f"{each.path}: task {each.task} wrote it, and it is not here: the directory has to be on a file system"
             " that the driver and all workers share"
         ) from None
-    if size != each.bytes:
-        raise KdumpError(f"{each.path}: not as task {each.task} wrote it: {size} bytes, and it wrote {each.bytes}")
+    except OSError as error:
+        raise KdumpError(f"{each.path}: not as task {each.task} wrote it: {reason(error)}") from None
 
 
-def _renumber(each: ScratchFile) -> None:
+def _renumber(each: ScratchFile, descriptor: int) -> None:
     """Write the base offsets of the batches of a file that begins at 0. Raises OSError, KdumpError."""
-    descriptor = os.open(each.path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        position, offset = 0, each.first_offset
-        while position < each.bytes:
-            data = os.pread(descriptor, HEADER_SIZE, position)
-            header = BatchHeader._make(HEADER.unpack(data)) if len(data) == HEADER_SIZE else None
-            if header is None or header.batch_length < 0 or not 0 <= header.last_offset_delta <= MAX_INT:
-                raise KdumpError(f"{each.path}: not as task {each.task} wrote it: no batch at byte {position}")
-            if offset > MAX_LONG - header.last_offset_delta - 1:
-                raise KdumpError(f"{each.path}: there is no offset after {MAX_LONG}")
-            os.pwrite(descriptor, offset.to_bytes(LENGTH_AT), position)
-            position += LOG_OVERHEAD + header.batch_length
-            offset += header.last_offset_delta + 1
-    finally:
-        os.close(descriptor)
+    position, offset = 0, each.first_offset
+    while position < each.bytes:
+        data = os.pread(descriptor, HEADER_SIZE, position)
+        header = BatchHeader._make(HEADER.unpack(data)) if len(data) == HEADER_SIZE else None
+        if header is None or header.batch_length < 0 or not 0 <= header.last_offset_delta <= MAX_INT:
+            raise KdumpError(f"{each.path}: not as task {each.task} wrote it: no batch at byte {position}")
+        if offset > MAX_LONG - header.last_offset_delta - 1:
+            raise KdumpError(f"{each.path}: there is no offset after {MAX_LONG}")
+        os.pwrite(descriptor, offset.to_bytes(LENGTH_AT), position)
+        position += LOG_OVERHEAD + header.batch_length
+        offset += header.last_offset_delta + 1
