@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import pkgutil
 import re
 import resource
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 
@@ -20,7 +23,7 @@ from kdump.format.batch import Batch
 from kdump.kernel import records as kernel
 from kdump.kernel.results import BatchDiagnosis
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
-from support import build
+from support import build, public_names
 from support.cases import each
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -148,38 +151,83 @@ def test_start_of_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert command < 3 * FACTOR * nothing
 
 
-def test_import_costs_nothing() -> None:
-    done = child("-c", "import sys; before = set(sys.modules); import kdump; print(*sorted(set(sys.modules) - before))")
-    assert {name for name in done.stdout.split() if not re.match(r"_?typing|collections", name)} == {"kdump"}
+@each("package", ["kdump", *(f"kdump.{room}" for room in kdump._ROOMS if room != "kernel")])
+def test_import_costs_nothing(package: str) -> None:
+    """But that of the kernel, which sees whether it was compiled."""
+    code = f"import sys; before = set(sys.modules); import {package}; print(*sorted(set(sys.modules) - before))"
+    loaded = {name for name in child("-c", code).stdout.split() if not re.match(r"_?typing|collections", name)}
+    assert loaded == {"kdump", "kdump.exports", package}
 
 
 def test_public_names() -> None:
-    for name in kdump.__all__:
-        assert getattr(kdump, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+    for name in public_names.public_names():
+        package, _, own = name.rpartition(".")
+        if package != "kdump.spark":  # needs PySpark
+            assert getattr(import_module(package), own) is not None
+    with pytest.raises(AttributeError, match="module 'kdump' has no attribute 'nothing'"):
         _ = kdump.nothing
+    with pytest.raises(AttributeError, match=r"module 'kdump\.stat' has no attribute 'nothing'"):
+        _ = kdump.stat.nothing
+
+
+def test_the_names_at_the_top_are_few_and_say_what_they_are() -> None:
+    assert len(kdump.__all__) <= 48
+    generic = {"Run", "Row", "Kind", "Choice", "Target", "Lost", "Piece", "Volume", "Action", "Damage", "Policy"}
+    assert not generic & set(kdump.__all__)
+
+
+def test_each_public_name_stands_in_one_place() -> None:
+    names = [name.rpartition(".")[2] for name in public_names.public_names()]
+    assert sorted(name for name, times in Counter(names).items() if times > 1) == []
+
+
+def test_rooms_come_with_the_package() -> None:
+    code = "import kdump; print(kdump.stat.Histogram.__name__, kdump.verify.Severity.__name__, 'stat' in dir(kdump))"
+    assert child("-c", code).stdout == "Histogram Severity True\n"
+
+
+@each(
+    ("name", "home"),
+    [
+        ("EpochRun", "broker.EpochRun"),
+        ("Row", "stat.Row"),
+        ("Target", "convert.Target"),
+        ("growth", "stat.report_growth"),
+    ],
+)
+def test_a_name_that_moved_says_where_it_is(name: str, home: str) -> None:
+    said = f"^kdump.{name} is kdump.{home}$"
+    assert not hasattr(kdump, name)
+    with pytest.raises(AttributeError, match=said):
+        getattr(kdump, name)
+    with pytest.raises(ImportError, match=said):
+        exec(f"from kdump import {name}")
+    with pytest.raises(ImportError, match="cannot import name 'nothing'"):
+        exec("from kdump import nothing")
 
 
 def test_public_names_are_typed() -> None:
-    """The stub names the same things in the same homes as the table."""
-    stub = (ROOT / "kdump" / "__init__.pyi").read_text(encoding="utf-8")
-    imports = re.findall(r"^from ([\w.]+) import (\w+) as (\w+)$", stub, re.MULTILINE)
-    assert {name: module for module, name, _ in imports} == kdump._HOMES
-    assert all(name == alias for _, name, alias in imports)
-    assert sorted(kdump.__all__) == sorted([*kdump._HOMES, "__version__"])
-    assert set(kdump.__all__) <= set(dir(kdump))
+    assert not public_names.differing(), "run python tests/support/public_names.py"
+    for path, text in public_names.stubs().items():
+        tree = ast.parse(text)
+        seen = [one.asname for node in tree.body if isinstance(node, ast.ImportFrom) for one in node.names]
+        package = ".".join(path.parent.relative_to(ROOT).parts)
+        assert set(import_module(package).__all__) - {"__version__"} <= set(seen)
+        assert set(seen) <= set(dir(import_module(package)))
     assert (Path(kdump.__file__).parent / "py.typed").exists()
 
 
-def test_no_public_name_is_that_of_a_room() -> None:
-    """Importing a room sets that attribute of the package."""
-    rooms = {path.parent.name for path in (ROOT / "kdump").glob("*/__init__.py")}
-    assert not rooms & set(kdump.__all__)
+def test_no_public_name_is_that_of_a_module_beside_it() -> None:
+    """Importing a module sets that attribute of its package."""
+    for package in ["kdump", *(f"kdump.{room}" for room in kdump._ROOMS)]:
+        modules = {module.name for module in pkgutil.iter_modules(import_module(package).__path__)}
+        assert not modules & set(import_module(package).__all__)
 
 
 def test_help_shows_the_public_names() -> None:
-    shown = child("-c", "import kdump; help(kdump)").stdout
-    assert {name for name in kdump._HOMES if name not in shown} == set()
+    for package in ("kdump", "kdump.stat"):
+        shown = child("-c", f"import kdump.stat; help({package})").stdout
+        assert {name for name in public_names.homes_of(package) if name not in shown} == set()
 
 
 def test_columns_of_a_batch_are_its_fields() -> None:

@@ -1,1 +1,21 @@
 """What Kafka 4.3 does with a topic-partition directory when it starts, in Kafka's class names."""
+
+from kdump.exports import exports
+
+_MODULES = {
+    "kdump.broker.coordinator_loader": "CoordinatorLoadSummary GroupLogUse",
+    "kdump.broker.group_coordinator_shard": "GroupCoordinatorShard",
+    "kdump.broker.group_metadata_manager": (
+        "ClassicGroup ConsumerGroup CoordinatorGroup CoordinatorGroupMember GroupMetadataManager ModernGroup "
+        "ShareGroup StreamsGroup"
+    ),
+    "kdump.broker.history": "EpochRun",
+    "kdump.broker.offset_metadata_manager": "OffsetAndMetadata OffsetMetadataManager PendingOffset",
+    "kdump.broker.predict": "directory_state",
+    "kdump.broker.refusal_reason": "RefusalReason",
+    "kdump.broker.result": "DirectoryState FileRange IndexChecksums Refusal ResultSegment ValidSegment",
+    "kdump.broker.share_coordinator_shard": (
+        "PersisterStateBatch ShareCoordinatorShard ShareGroupOffset SharePartitionKey"
+    ),
+}
+__all__, __getattr__, __dir__ = exports(__name__, _MODULES)

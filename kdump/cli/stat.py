@@ -18,8 +18,8 @@ from kdump.stat.partition_reports import ReportOptions
 from kdump.stat.row_collector import RowCollector, Statistics, columns_of
 from kdump.stat.row_sections import RowOptions
 from kdump.stat.rows import RowKind
+from kdump.stat.settings import SETTING_NAMES, CleanerSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.stat import stat_logs
-from kdump.stat.topic_settings import SETTING_NAMES, CleanerSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.values import StatOptions
 from kdump.storage.file_store import parent_of, real
 from kdump.verify.display import FindingDisplay

@@ -13,3 +13,10 @@ except ModuleNotFoundError as error:
         "and start Python in another directory, or with -P",
         name="kdump.kernel",
     ) from None
+
+from kdump.exports import exports
+
+_MODULES = {
+    "kdump.kernel.scanner": "ByteReader",
+}
+__all__, __getattr__, __dir__ = exports(__name__, _MODULES)

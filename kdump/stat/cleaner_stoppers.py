@@ -17,7 +17,7 @@ from kdump.errors import SourceError
 from kdump.format.batch import LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, MINIMUM_SIZE, UP_TO_MAGIC
 from kdump.format.java import MAX_INT
 from kdump.stat.segment_age import base_offset, log_size
-from kdump.stat.topic_settings import TopicSettings
+from kdump.stat.settings import TopicSettings
 from kdump.stat.values import SegmentStatistics
 from kdump.storage.file_store import open_source
 from kdump.storage.source import reader_of

@@ -26,7 +26,7 @@ from kdump.stat.segment_age import (
     log_size,
     segment_age,
 )
-from kdump.stat.topic_settings import CleanerSettings, TopicSettings
+from kdump.stat.settings import CleanerSettings, TopicSettings
 from kdump.stat.values import PartitionStatistics, SegmentStatistics, sum_of
 
 

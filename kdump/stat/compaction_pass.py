@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from kdump.stat.dirty_keys import DirtyKeys, dirty_keys
 from kdump.stat.estimate import Estimate
 from kdump.stat.segment_age import base_offset
-from kdump.stat.topic_settings import CleanerSettings
+from kdump.stat.settings import CleanerSettings
 from kdump.stat.values import PartitionStatistics
 
 _ERRORS: Final = 3

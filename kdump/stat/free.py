@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from kdump.stat.report_scope import settings_for, unreported_because
 from kdump.stat.retention import RetainedSegment, report_retention
-from kdump.stat.topic_settings import TopicSettings
+from kdump.stat.settings import TopicSettings
 from kdump.stat.values import PartitionStatistics
 from kdump.verify.next_step import shell_command
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kdump.stat.segment_age import log_size
-from kdump.stat.topic_settings import DAY_MS
+from kdump.stat.settings import DAY_MS
 from kdump.stat.values import BatchStatistics, PartitionStatistics
 
 WINDOW_DAYS: Final = 7
@@ -30,7 +30,7 @@ class Growth(NamedTuple):
         return None if self.records is None else self.records / self.days
 
 
-def growth(totals: BatchStatistics, bucket_ms: int, now_ms: int, days: int = WINDOW_DAYS) -> Growth:
+def report_growth(totals: BatchStatistics, bucket_ms: int, now_ms: int, days: int = WINDOW_DAYS) -> Growth:
     """How much was written in the last `days` before `now_ms`, counted in whole buckets of `bucket_ms`.
 
     Where the oldest batch is younger, the days since that one count, at least one: what was written in a few hours is

@@ -8,8 +8,8 @@ from kdump.stat.free import FreePlan, FreeStep
 from kdump.stat.growth import IdlePartition, idle_partitions
 from kdump.stat.report_scope import Unreported, settings_for, unreported_because
 from kdump.stat.retention import PartitionRetention, RetainedSegment, report_retention
+from kdump.stat.settings import CleanerSettings, TopicSettings
 from kdump.stat.stored_settings import StoredSettings
-from kdump.stat.topic_settings import CleanerSettings, TopicSettings
 from kdump.stat.upgrade import OldFormat, PartitionUpgrade, report_upgrade
 from kdump.stat.values import PartitionStatistics
 from kdump.storage.file_store import parent_of

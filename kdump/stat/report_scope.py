@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Final
 
 from kdump.format import naming
-from kdump.stat.topic_settings import SETTING_NAMES, TopicSettings
+from kdump.stat.settings import SETTING_NAMES, TopicSettings
 from kdump.stat.values import PartitionStatistics
 
 KAFKA07_SUFFIX: Final = ".kafka"

@@ -27,7 +27,7 @@ from kdump.stat.segment_age import (
     log_size,
     segment_age,
 )
-from kdump.stat.topic_settings import TopicSettings
+from kdump.stat.settings import TopicSettings
 from kdump.stat.values import PartitionStatistics, SegmentStatistics
 
 

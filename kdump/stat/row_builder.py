@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kdump.stat.disk import file_system_of
-from kdump.stat.growth import Growth, growth
+from kdump.stat.growth import Growth, report_growth
 from kdump.stat.partition_reports import PartitionReports
 from kdump.stat.partitioner import PartitionerFit
 from kdump.stat.producers import ProducerRow, ProducerTable
@@ -118,7 +118,7 @@ class RowBuilder(NamedTuple):
 
     def growth(self, totals: BatchStatistics) -> Growth:
         """How much was written of late."""
-        return growth(totals, self.bucket_ms, self.now_ms)
+        return report_growth(totals, self.bucket_ms, self.now_ms)
 
     def rate(self, totals: BatchStatistics) -> WriteRate:
         """The last buckets up to the newest one that does not lie in the future."""

@@ -20,9 +20,9 @@ from kdump.stat.report_totals import sum_reports
 from kdump.stat.row_builder import RowBuilder, codec_rows, magic_rows, producer_row, share
 from kdump.stat.row_sections import RowOptions, RowSection, StatResult, sort_key
 from kdump.stat.rows import DiskRow, PartitionRow, Row, RowKind, SegmentRow, TotalRow
+from kdump.stat.settings import TopicSettings
 from kdump.stat.stored_settings import StoredSettings
 from kdump.stat.sums import LogDirectoryStatistics, Sums, TopicStatistics
-from kdump.stat.topic_settings import TopicSettings
 from kdump.stat.upgrade import sum_old_formats
 from kdump.stat.values import (
     CODECS,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.format.java import parse_integer
-from kdump.stat.topic_settings import TopicSettings, parse_cleanup_policy, topic_settings
+from kdump.stat.settings import TopicSettings, parse_cleanup_policy, topic_settings
 from kdump.storage.file_store import exists
 
 if TYPE_CHECKING:

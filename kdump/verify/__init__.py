@@ -1,1 +1,12 @@
 """Verify: findings, the checks that make them, and the report of a partition or a log directory."""
+
+from kdump.exports import exports
+
+_MODULES = {
+    "kdump.verify.checks.hanging": "OpenTransaction",
+    "kdump.verify.findings": "CATALOGUE CatalogueEntry Severity",
+    "kdump.verify.report": "FileReport VerifyInterrupted",
+    "kdump.verify.start_verdict": "PathCount StartVerdict",
+    "kdump.verify.summary": "FindingFilter LogPosition PartitionSummary VerifySummary VerifyTotals WorstPartition",
+}
+__all__, __getattr__, __dir__ = exports(__name__, _MODULES)

@@ -34,7 +34,7 @@ def calls(path: str) -> int:
     columns = Columns(RecordBuffers.kernel_columns(schema))
     buffers = RecordBuffers(schema, columns)
     buffers.begin(None)
-    with kdump.FileSource(path) as source:
+    with kdump.storage.FileSource(path) as source:
         for chunk in Walk(source, everything=True, rows=1024):
             assert isinstance(chunk, BatchChunk)
             for index, batch in enumerate(chunk.rows()):

@@ -54,7 +54,7 @@ def run(frame: DataFrame, job: str, folder: Path) -> None:
 def convert(logs: str, folder: Path) -> None:
     """A conversion to Parquet files, on the session of this process."""
     shutil.rmtree(folder, ignore_errors=True)
-    options = kdump.ConvertOptions(choice=kdump.Choice(topics=("t",)), isolation="read-uncommitted")
+    options = kdump.ConvertOptions(choice=kdump.convert.Choice(topics=("t",)), isolation="read-uncommitted")
     with spark_engine(MASTER) as engine:
         for each in kdump.convert_logs(kdump.discover([logs]), folder, options, engine=engine):
             if isinstance(each, Exception):

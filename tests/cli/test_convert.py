@@ -14,12 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kdump import ConvertOptions, FieldFormat, KdumpError, ReplicaUse, Target, convert_logs, discover
+from kdump import ConvertOptions, KdumpError, convert_logs, discover
 from kdump.cli.convert import command
+from kdump.convert import FieldFormat, Target
 from kdump.convert import output_file as single_file
 from kdump.convert.choice import Included
 from kdump.convert.log_output.log_staging import OutputStaging
 from kdump.log.isolation import Isolation
+from kdump.replicas import ReplicaUse
 from support import build
 from support.command_runs import lines
 

@@ -102,7 +102,7 @@ def test_the_end_is_said_as_verify_says_it(name: str, target: Target, tmp_path: 
 @pytest.mark.parametrize("name", ENDS)
 def test_arrow_gives_it_to_on_damage(name: str, tmp_path: Path) -> None:
     end = ENDS[name]
-    found: list[kdump.DamagedRange] = []
+    found: list[kdump.log.DamagedRange] = []
     table = kdump.arrow(written(tmp_path, end), columns=["offset"], on_damage=found.append).read_all()
     assert table.num_rows == end.rows
     assert end.findings <= {(each.code, each.severity.word) for each in found}

@@ -51,7 +51,7 @@ def dumped(path: Path) -> Rows:
     lines, name = [], ""
     options = kdump.DumpOptions(records=False, max_batch_bytes=1 << 30)
     for event in kdump.dump_logs(kdump.log_files(sorted(path.glob("*.log"))), options, lambda _: None):
-        if isinstance(event, kdump.FileBegin):
+        if isinstance(event, kdump.dump.FileBegin):
             name = json.dumps(event.file.path)
         elif isinstance(event, kdump.BatchEvent):
             lines.append(json.loads(batch_line(name, event.batch, event.crc_ok)))

@@ -92,7 +92,7 @@ def test_nothing_remains_where_no_partition_is_converted(tmp_path: Path) -> None
     log[-1] ^= 1
     given = [prepared(sliced(written(tmp_path / "logs", bytes(log))))]
     (result,) = convert_to_log(given, tmp_path / "out", LogTarget(strict=True))
-    assert isinstance(result.conversion, kdump.DamagedLog)
+    assert isinstance(result.conversion, kdump.convert.DamagedLog)
     assert not (tmp_path / "out").exists()
 
 
@@ -123,7 +123,7 @@ def test_a_dry_run_of_kafka_07(tmp_path: Path) -> None:
     directory.mkdir()
     (directory / f"{0:020d}.kafka").write_bytes(build.kafka07([b"a", b"b", b""]))
     found = list(kdump.discover(str(directory)))
-    options = kdump.ConvertOptions(kdump.Target.LOG, dry_run=True)
+    options = kdump.ConvertOptions(kdump.convert.Target.LOG, dry_run=True)
     (partition,) = convert_logs(found, tmp_path / "out", options)
     assert isinstance(partition, kdump.PartitionConversion)
     assert (partition.rows, partition.files, (partition.bytes or 0) > 61) == (3, (), True)

@@ -150,7 +150,7 @@ def test_another_copy_without_the_lie_makes_it_good(name: str, tmp_path: Path) -
 @pytest.mark.parametrize("name", LIES)
 def test_arrow_calls_on_damage(name: str, tmp_path: Path) -> None:
     lie = LIES[name]
-    found: list[kdump.DamagedRange] = []
+    found: list[kdump.log.DamagedRange] = []
     table = kdump.arrow(written(tmp_path / "t-0", lie.data), columns=["offset"], on_damage=found.append).read_all()
     assert table["offset"].to_pylist() == list(lie.converted)
     (batch,) = (each for each in found if each.length)
@@ -163,7 +163,7 @@ def test_arrow_calls_on_damage(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("table", ["producers", "transactions"])
 def test_tables_call_on_damage(table: Any, tmp_path: Path) -> None:
     lie = LIES["an earlier base offset"]
-    found: list[kdump.DamagedRange] = []
+    found: list[kdump.log.DamagedRange] = []
     kdump.table_reader(written(tmp_path / "t-0", lie.data), table, on_damage=found.append).read_all()
     assert [(each.code, each.severity) for each in found if each.length] == [("offset/backwards", Severity.ERROR)]
 

@@ -126,7 +126,7 @@ def test_damage_is_reported(tmp_path: Path) -> None:
     torn = bytearray(WHOLE[7])
     torn[-1] ^= 1
     directory = log(tmp_path / "t-0", (0, [*WHOLE[:5], WHOLE[2], *WHOLE[5:7], bytes(torn), *WHOLE[8:]]))
-    found: list[kdump.DamagedRange] = []
+    found: list[kdump.log.DamagedRange] = []
     read = kdump.arrow(directory, columns=["offset"], on_damage=found.append).read_all()
     assert read.column("offset").to_pylist() == [*range(14), *range(16, 20)]
     repeated, damaged = sum(map(len, WHOLE[:5])), sum(map(len, [*WHOLE[:7], WHOLE[2]]))

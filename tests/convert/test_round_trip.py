@@ -83,7 +83,7 @@ def test_log_to_log_to_parquet_to_log(directory: Path, codec: str, tmp_path: Pat
     tables, again = tmp_path / "tables", tmp_path / "again" / "t-0"
     options = kdump.ConvertOptions(columns=COLUMNS, isolation="read-uncommitted", codec="zstd")
     found = list(kdump.convert_logs(kdump.discover(new.path), tables, options, named=[new.path]))
-    assert not [each for each in found if isinstance(each, (kdump.KdumpError, kdump.ConvertFindings))]
+    assert not [each for each in found if isinstance(each, (kdump.KdumpError, kdump.convert.ConvertFindings))]
     again.parent.mkdir()
     append_all(parquet_rows(tables), again, codec)
     assert plain(rows_of(again)) == plain(rows_of(directory))

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import kdump
-from kdump import ReplicaUse
 from kdump.cli import run
 from kdump.convert import output_file
+from kdump.replicas import ReplicaUse
 from support import build
 from support.parquet_folders import records, write_log
 

@@ -202,7 +202,7 @@ def test_records_at_offsets_that_cannot_be_right_are_reported(
 ) -> None:
     directory = with_deltas(tmp_path, deltas, codec)
     severity = Severity.WARNING if gone is None else Severity.ERROR
-    seen: list[kdump.DamagedRange] = []
+    seen: list[kdump.log.DamagedRange] = []
     table = kdump.arrow(directory, columns=["offset"], on_damage=seen.append).read_all()
     assert table["offset"].to_pylist() == [0, *(1 + delta for delta in deltas), 5]
     assert [(each.code, each.severity, each.length, each[-2:]) for each in seen] == [

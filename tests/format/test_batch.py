@@ -37,7 +37,7 @@ def header_of(batch: Batch) -> tuple[int, ...]:
 def test_the_fields_are_those_of_the_header() -> None:
     assert len(NAMES) == len(HEADER.unpack(bytes(HEADER_SIZE)))
     assert sorted(Batch._fields) == sorted(["position", *map(field_of, NAMES)])
-    assert kdump.Batch is Batch
+    assert kdump.format.Batch is Batch
     assert Message._fields == Batch._fields
 
 

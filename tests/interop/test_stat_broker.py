@@ -23,8 +23,8 @@ from kdump.log.options import LogOptions
 from kdump.stat.compaction import CompactionBlocker, FirstDirtySource, PartitionCompaction, report_compaction
 from kdump.stat.free import FreePlan, plan_free
 from kdump.stat.retention import PartitionRetention, RetentionBlocker, report_retention
+from kdump.stat.settings import CleanerSettings, TopicSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.stat import stat_logs
-from kdump.stat.topic_settings import CleanerSettings, TopicSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.values import PartitionStatistics, StatOptions
 from kdump.storage.discovery import discover
 from support import oracle

@@ -26,8 +26,8 @@ from kdump.log.options import LogOptions
 from kdump.stat.compaction import CompactionBlocker, report_compaction
 from kdump.stat.retention import report_retention
 from kdump.stat.segment_age import is_beyond_end
+from kdump.stat.settings import TopicSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.stat import stat_logs
-from kdump.stat.topic_settings import TopicSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.upgrade import report_upgrade
 from kdump.stat.values import PartitionStatistics
 from kdump.storage.discovery import discover

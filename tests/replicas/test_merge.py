@@ -324,11 +324,11 @@ def test_a_copy_that_cannot_be_read(tmp_path: Path) -> None:
     assert values(result) == [b"a", b"b", b"c", b"d", b"e"]
     assert codes(result) == []
     got = list(kdump.convert_logs(found, tmp_path / "out"))
-    assert [type(each) for each in got] == [kdump.SourceError, kdump.OutputFile, kdump.PartitionConversion]
+    assert [type(each) for each in got] == [kdump.SourceError, kdump.convert.OutputFile, kdump.PartitionConversion]
     assert got[1].rows == 5
     assert any("could not be read, and may have had other records" in note for note in got[2].notes)
     strict = list(kdump.convert_logs(found, tmp_path / "strict", kdump.ConvertOptions(strict=True)))
-    assert [type(each) for each in strict] == [kdump.SourceError, kdump.DamagedLog]
+    assert [type(each) for each in strict] == [kdump.SourceError, kdump.convert.DamagedLog]
     (two / f"{0:020d}.log").unlink()
     (one / f"{2:020d}.log").unlink()
     with pytest.raises(kdump.SourceError):

@@ -22,7 +22,7 @@ from kdump.stat.compaction import (
 )
 from kdump.stat.delete_horizons import DeleteHorizons
 from kdump.stat.segment_age import is_beyond_end
-from kdump.stat.topic_settings import CleanerSettings, parse_cleanup_policy, topic_settings
+from kdump.stat.settings import CleanerSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.values import PartitionStatistics
 from support import build
 from support.stat_logs import partition

@@ -14,7 +14,7 @@ from kdump.stat.compaction_pass import CompactionPass, predict_pass
 from kdump.stat.dirty_keys import dirty_keys
 from kdump.stat.key_summary import summarize_keys
 from kdump.stat.keys import KeyStatistics
-from kdump.stat.topic_settings import CleanerSettings
+from kdump.stat.settings import CleanerSettings
 from support.record_counts import rows_of, small_record
 from support.stat_logs import partition
 

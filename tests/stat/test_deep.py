@@ -135,7 +135,7 @@ def test_a_segment_is_cut_where_pieces_begin(tmp_path: Path) -> None:
 
 def test_engines_agree() -> None:
     serial = measured(FIXTURES / "leader")
-    assert measured(FIXTURES / "leader", kdump.Processes(2)) == serial
+    assert measured(FIXTURES / "leader", kdump.engine.Processes(2)) == serial
 
 
 def topic(directory: Path, partitions: int) -> None:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdump.stat.free import FreePlan, FreeSetting, FreeStep, plan_free
-from kdump.stat.growth import growth, idle_partitions
+from kdump.stat.growth import idle_partitions, report_growth
 from kdump.stat.retention import report_retention
-from kdump.stat.topic_settings import DAY_MS, TopicSettings, parse_cleanup_policy, topic_settings
+from kdump.stat.settings import DAY_MS, TopicSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.values import BatchStatistics, PartitionStatistics, Volume
 from support.stat_logs import partition
 
@@ -179,24 +179,24 @@ def hours(**by_bucket: int) -> BatchStatistics:
 
 def test_growth_a_day() -> None:
     hour = DAY_MS // 24
-    found = growth(hours(h0=5, h24=100, h47=200, h48=1000), hour, 48 * hour + 5, days=1)
+    found = report_growth(hours(h0=5, h24=100, h47=200, h48=1000), hour, 48 * hour + 5, days=1)
     assert (found.days, found.bytes, found.bytes_per_day, found.records_per_day) == (1.0, 300, 300.0, 2.0)
 
 
 def test_growth_of_young_data_counts_from_the_first() -> None:
     hour = DAY_MS // 24
-    found = growth(hours(h12=100, h43=200), hour, 48 * hour, days=7)
+    found = report_growth(hours(h12=100, h43=200), hour, 48 * hour, days=7)
     assert (found.days, found.bytes_per_day) == (1.5, 200.0)
 
 
 def test_growth_of_a_few_hours_is_no_more_than_was_written() -> None:
     hour = DAY_MS // 24
-    found = growth(hours(h42=100, h43=200), hour, 48 * hour, days=7)
+    found = report_growth(hours(h42=100, h43=200), hour, 48 * hour, days=7)
     assert (found.days, found.bytes_per_day) == (1.0, 300.0)
 
 
 def test_growth_of_nothing() -> None:
-    assert growth(BatchStatistics(), 3_600_000, NOW).bytes_per_day == 0
+    assert report_growth(BatchStatistics(), 3_600_000, NOW).bytes_per_day == 0
 
 
 def test_idle_partitions() -> None:

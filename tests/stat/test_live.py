@@ -62,7 +62,7 @@ def test_a_batch_that_is_written_now_is_no_damage(
 ) -> None:
     log = directory / "topic-0" / LOG
     found = measured(tmp_path / named, lambda _: log.write_bytes(WHOLE) and None, engine, deep=deep)
-    assert (found.damage, found.totals.batches, found.log_end_offset) == (kdump.Damage(), 4, 4)
+    assert (found.damage, found.totals.batches, found.log_end_offset) == (kdump.stat.Damage(), 4, 4)
 
 
 def test_a_tail_that_is_another_one_each_time_is_no_damage(directory: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_tail_that_is_another_one_each_time_is_no_damage(directory: Path) -> N
         log.write_bytes(build.segment(*map(one, range(4 + len(pauses))))[:-50])
 
     found = measured(directory, grow)
-    assert (found.damage, found.totals.batches, len(pauses)) == (kdump.Damage(), 4, 1)
+    assert (found.damage, found.totals.batches, len(pauses)) == (kdump.stat.Damage(), 4, 1)
 
 
 def test_damage_that_stays_is_damage(directory: Path) -> None:
@@ -89,8 +89,8 @@ def test_damage_that_stays_is_damage(directory: Path) -> None:
 
     log.write_bytes(damaged(WHOLE)[:-50])
     found = measured(directory, grow, deep=True)
-    stretch = kdump.DamagedStretch(str(log), SIZE, SIZE, "crc")
-    assert found.damage == kdump.Damage((stretch,), 1, SIZE)
+    stretch = kdump.stat.DamagedStretch(str(log), SIZE, SIZE, "crc")
+    assert found.damage == kdump.stat.Damage((stretch,), 1, SIZE)
     assert len(pauses) == LIVE_READS - 1
     found = measured(directory, pauses.append, deep=True)
     assert [each.reason for each in found.damage.stretches] == ["crc", "torn"]

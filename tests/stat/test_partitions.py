@@ -34,9 +34,9 @@ def test_a_log_directory_is_the_sum_of_its_partitions(tmp_path: Path) -> None:
     shutil.copytree(directory / "orders-0", directory / "orders-0.0123456789abcdef0123456789abcdef-stray")
     found = measured(directory)
     whole = found[-1]
-    assert isinstance(whole, kdump.LogDirectoryStatistics)
+    assert isinstance(whole, kdump.stat.LogDirectoryStatistics)
     copies = [each for each in found if isinstance(each, kdump.PartitionStatistics)]
-    assert whole.sums == sum((kdump.Sums.of(each) for each in copies), kdump.Sums())
+    assert whole.sums == sum((kdump.stat.Sums.of(each) for each in copies), kdump.stat.Sums())
     assert whole.sums.size_bytes + whole.other_bytes == size_below(directory)
     aside = [each for each in copies if each.state is not None]
     assert sorted(each.state or "" for each in aside) == ["delete", "stray"]
@@ -60,14 +60,14 @@ def test_every_file_of_a_log_directory_counts_once(path: Path, options: dict[str
         (directory / "lost+found").mkdir()
         (directory / "lost+found" / "#123").write_bytes(bytes(5000))
         (directory / "link").symlink_to(directory / "lost+found")
-    sums, size, allocated = kdump.Sums(), 0, 0
+    sums, size, allocated = kdump.stat.Sums(), 0, 0
     for each in measured(directory, **options):
-        if isinstance(each, kdump.LogDirectoryStatistics):
+        if isinstance(each, kdump.stat.LogDirectoryStatistics):
             assert each.sums == sums
             size, allocated = each.other_bytes, each.other_allocated_bytes
         else:
             assert isinstance(each, kdump.PartitionStatistics)
-            sums += kdump.Sums.of(each)
+            sums += kdump.stat.Sums.of(each)
     files = [Path(root) / name for root, _, names in os.walk(directory) for name in names]
     assert sums.size_bytes + size == sum(file.lstat().st_size for file in files)
     assert sums.allocated_bytes + allocated == sum(file.lstat().st_blocks for file in files) * 512
@@ -86,7 +86,7 @@ def test_a_kraft_snapshot_is_no_segment_of_a_report(tmp_path: Path) -> None:
     assert str(tmp_path / "data") not in {
         each.path for each in found_below if isinstance(each, kdump.PartitionStatistics)
     }
-    (whole,) = (each for each in found_below if isinstance(each, kdump.LogDirectoryStatistics))
+    (whole,) = (each for each in found_below if isinstance(each, kdump.stat.LogDirectoryStatistics))
     assert whole.other_bytes >= (tmp_path / "data" / "bootstrap.checkpoint").stat().st_size
 
 
@@ -95,7 +95,7 @@ def test_copies_of_a_partition_stay_apart(tmp_path: Path) -> None:
         shutil.copytree(FIXTURES / "transactions", tmp_path / name, ignore=shutil.ignore_patterns("expected"))
     found = [each for each in measured(tmp_path) if isinstance(each, kdump.PartitionStatistics)]
     assert len(found) == 4
-    (topic,) = kdump.topics_of(found)
+    (topic,) = kdump.stat.topics_of(found)
     assert (topic.topic, topic.copies, topic.partitions) == ("transactions", 2, {0: 2, 1: 2})
     assert topic.sums.size_bytes == sum(size_below(path) for path in tmp_path.rglob("transactions-*"))
 

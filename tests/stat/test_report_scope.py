@@ -10,8 +10,8 @@ import pytest
 
 from kdump.stat.partition_reports import ReportOptions, make_reports
 from kdump.stat.report_scope import Unreported, settings_for, unreported_because
+from kdump.stat.settings import TopicSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.stat import stat_logs
-from kdump.stat.topic_settings import TopicSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.values import PartitionStatistics
 from kdump.storage.discovery import discover
 from support.stat_logs import partition

@@ -49,7 +49,7 @@ def test_each_number_is_that_of_a_recount(path: Path) -> None:
     for segment, expected in zip(found.segments, segments, strict=True):
         assert stat_oracle.fields_of(segment.totals) == stat_oracle.counted(expected)
         assert segment.size_bytes == len(expected.data) == Path(segment.path).stat().st_size
-        assert segment.damage == kdump.Damage()
+        assert segment.damage == kdump.stat.Damage()
     assert stat_oracle.found_in(found) == stat_oracle.partition(segments)
     deep = measured(path, deep=True)
     assert [each.totals.batches for each in deep.segments] == [each.totals.batches for each in found.segments]
@@ -168,7 +168,7 @@ def test_what_the_left_range_would_have_checked_is_checked(tmp_path: Path) -> No
     found = next(each for each in kdump.discover([path.parent]) if isinstance(each, kdump.Partition))
     options = kdump.StatOptions()
     whole = scan(StatTask(SegmentRange(found.segments[0]), options))
-    assert whole.damage == kdump.Damage((kdump.DamagedStretch(str(path), 6 * size, size, "crc"),), 1, size)
+    assert whole.damage == kdump.stat.Damage((kdump.stat.DamagedStretch(str(path), 6 * size, size, "crc"),), 1, size)
     for cut in range(1, 12):
         tasks = [
             StatTask(SegmentRange(found.segments[0], *at), options) for at in ((0, cut * size), (cut * size, None))
@@ -188,7 +188,9 @@ def agree(path: Path) -> None:
         damaged_bytes = segment.damage.bytes + segment.tail_zero_bytes
         assert totals.bytes + damaged_bytes == verified.bytes == segment.size_bytes
         codes = {
-            each.code for each in report.findings if each.path == segment.path and each.severity is kdump.Severity.ERROR
+            each.code
+            for each in report.findings
+            if each.path == segment.path and each.severity is kdump.verify.Severity.ERROR
         }
         # verify has errors about more: offsets, epochs, companions. A count that is wrong need not be unreadable.
         certain = {code for code in codes if code.startswith(("gap/", "tail/")) or code in UNREADABLE}
@@ -231,6 +233,6 @@ def test_verify_counts_the_same_in_damaged_logs(seed: int, tmp_path: Path) -> No
 def test_engines_agree(slots: int) -> None:
     paths = [FIXTURES / "leader", FIXTURES / "transactions", FIXTURES / "compacted"]
     serial = list(kdump.stat_logs(kdump.discover(paths)))
-    engine: Any = kdump.Processes(2) if slots == 2 else Ranges()
+    engine: Any = kdump.engine.Processes(2) if slots == 2 else Ranges()
     assert list(kdump.stat_logs(kdump.discover(paths), engine=engine)) == serial
-    assert sum(isinstance(each, kdump.LogDirectoryStatistics) for each in serial) == 1
+    assert sum(isinstance(each, kdump.stat.LogDirectoryStatistics) for each in serial) == 1

@@ -162,7 +162,7 @@ def _rows(out: Path, target: Target) -> list[int]:
             options = pa_csv.ParseOptions(newlines_in_values=True)
             return list(pa_csv.read_csv(out, parse_options=options)["offset"].to_pylist()) if out.stat().st_size else []
         case Target.LOG:
-            found: list[kdump.DamagedRange] = []
+            found: list[kdump.log.DamagedRange] = []
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # what was copied byte for byte
                 table = kdump.arrow(out, columns=["offset"], isolation="all", on_damage=found.append).read_all()
@@ -174,7 +174,7 @@ def _rows(out: Path, target: Target) -> list[int]:
 
 
 def _read(paths: list[Path]) -> Said:
-    found: list[kdump.DamagedRange] = []
+    found: list[kdump.log.DamagedRange] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         table = kdump.arrow(paths, columns=["offset"], isolation="all", on_damage=found.append).read_all()

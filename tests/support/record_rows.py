@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 def expected(path: Path) -> Iterator[Row]:
     """The rows of a file as a segment of t-0."""
-    with kdump.FileSource(str(path)) as source:
+    with kdump.storage.FileSource(str(path)) as source:
         name = path.name.partition(".")[0]
         yield from rows_of_log(source, int(name) if name.isdigit() else None)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kdump.stat.row_sections import StatResult
     from kdump.stat.rows import TotalRow
     from kdump.stat.segment_age import LogBounds
-    from kdump.stat.topic_settings import TopicSettings
+    from kdump.stat.settings import TopicSettings
     from kdump.stat.upgrade import PartitionUpgrade
 
 _MOST: Final = 20

@@ -1,0 +1,13 @@
+from kdump.convert.choice import Choice as Choice
+from kdump.convert.choice import Included as Included
+from kdump.convert.choice import SeveralPartitions as SeveralPartitions
+from kdump.convert.field_formats import FieldFormat as FieldFormat
+from kdump.convert.options import Target as Target
+from kdump.convert.results import ConvertFindings as ConvertFindings
+from kdump.convert.results import ConvertSummary as ConvertSummary
+from kdump.convert.results import ConvertTotals as ConvertTotals
+from kdump.convert.results import DamagedLog as DamagedLog
+from kdump.convert.results import LeftOutCounts as LeftOutCounts
+from kdump.convert.results import MisplacedRecords as MisplacedRecords
+from kdump.convert.results import OutputFile as OutputFile
+from kdump.convert.results import SkippedRange as SkippedRange

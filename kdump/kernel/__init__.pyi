@@ -1,0 +1,1 @@
+from kdump.kernel.scanner import ByteReader as ByteReader

@@ -1,0 +1,17 @@
+from kdump.recover.next_step import RecoveryStep as RecoveryStep
+from kdump.recover.next_step import Urgency as Urgency
+from kdump.recover.plan import Action as Action
+from kdump.recover.plan import Damaged as Damaged
+from kdump.recover.plan import FileContent as FileContent
+from kdump.recover.plan import GivenUp as GivenUp
+from kdump.recover.plan import Lost as Lost
+from kdump.recover.plan import NewestWalk as NewestWalk
+from kdump.recover.plan import RecoveryStart as RecoveryStart
+from kdump.recover.plan import SalvagePreview as SalvagePreview
+from kdump.recover.plan_lines import FindingTotals as FindingTotals
+from kdump.recover.runs import Run as Run
+from kdump.recover.saved_plans import SavedPlan as SavedPlan
+from kdump.recover.summary import RecoverySummary as RecoverySummary
+from kdump.recover.summary import RecoveryTotals as RecoveryTotals
+from kdump.recover.undo import RunResult as RunResult
+from kdump.recover.undo import UndoFailure as UndoFailure

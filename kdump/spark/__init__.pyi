@@ -1,0 +1,1 @@
+from kdump.spark.source import KdumpSource as KdumpSource

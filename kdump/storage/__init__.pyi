@@ -1,0 +1,16 @@
+from kdump.storage.misplaced import MisplacedFile as MisplacedFile
+from kdump.storage.partition import Segment as Segment
+from kdump.storage.pieces import Piece as Piece
+from kdump.storage.read_policy import ReadPolicy as ReadPolicy
+from kdump.storage.records import BatchPieces as BatchPieces
+from kdump.storage.records import DecodedBatch as DecodedBatch
+from kdump.storage.source import FileSource as FileSource
+from kdump.storage.source import InputFile as InputFile
+from kdump.storage.source import Source as Source
+from kdump.storage.value_schemas.chosen_schemas import SchemaDecoders as SchemaDecoders
+from kdump.storage.walk import ForeignBatch as ForeignBatch
+from kdump.storage.walk import Gap as Gap
+from kdump.storage.walk import SearchLimit as SearchLimit
+from kdump.storage.walk import ShrunkFile as ShrunkFile
+from kdump.storage.walk import Tail as Tail
+from kdump.storage.walk import TailContent as TailContent

@@ -1,0 +1,14 @@
+from kdump.verify.checks.hanging import OpenTransaction as OpenTransaction
+from kdump.verify.findings import CATALOGUE as CATALOGUE
+from kdump.verify.findings import CatalogueEntry as CatalogueEntry
+from kdump.verify.findings import Severity as Severity
+from kdump.verify.report import FileReport as FileReport
+from kdump.verify.report import VerifyInterrupted as VerifyInterrupted
+from kdump.verify.start_verdict import PathCount as PathCount
+from kdump.verify.start_verdict import StartVerdict as StartVerdict
+from kdump.verify.summary import FindingFilter as FindingFilter
+from kdump.verify.summary import LogPosition as LogPosition
+from kdump.verify.summary import PartitionSummary as PartitionSummary
+from kdump.verify.summary import VerifySummary as VerifySummary
+from kdump.verify.summary import VerifyTotals as VerifyTotals
+from kdump.verify.summary import WorstPartition as WorstPartition
