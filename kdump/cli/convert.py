@@ -42,8 +42,9 @@ SECTIONS = {
     "What is converted": ("topics", "partitions", "topic_ids", "offset", "time_range", "offsets", "include", "replica"),
     "Transactions and damage": ("isolation", "until", "skip_damaged"),
     "Reading": ("kind", "max_batch_bytes", "jobs", "master", "spark_settings", "io_limit", "keep_cache"),
-    "Report": ("format_name", "level", "everything", "color", "progress", "quiet", "help"),
+    "Report": ("format_name", "level", "everything", "color", "progress", "quiet", "help_all"),
 }
+FIRST = ("output", "to", "columns", "values", "topics", "offset", "time_range", "isolation", "codec", "dry_run")
 
 
 class TimeRangeParam(click.ParamType[tuple[int | None, int | None]]):
@@ -104,7 +105,7 @@ class PartitionParam(click.ParamType[TopicPartition]):
         return found
 
 
-@click.command("convert", cls=SectionedCommand, sections=SECTIONS)
+@click.command("convert", cls=SectionedCommand, sections=SECTIONS, first=FIRST)
 @options.paths
 @click.option(
     "-o",
@@ -276,14 +277,14 @@ def command(**chosen: Any) -> int:
     \b
     Examples:
       kdump convert /data/kafka -o tables/
-      kdump convert /data/kafka --topic 'orders*' --time 2026-11-01:2026-12-01 -o orders/
+      kdump convert /data --topic orders --time 2026-11-01:2026-12-01 -o orders/
       kdump convert orders-3/ --offset 1000: --values json -o - --to ndjson
       kdump convert /data/kafka --dry-run -o tables/
       kdump convert old-0/ --to log --codec zstd:9 -o new/
 
     \b
-    Exit status: 0 converted, 1 converted what is valid, and damage was met, 2 usage,
-    3 something could not be read or written.
+    Exit status: 0 converted, 1 converted what is valid, and damage was met,
+    2 usage, 3 something could not be read or written.
     """
     what = _options(chosen)
     from kdump.convert.results import ConvertTotals

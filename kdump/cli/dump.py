@@ -23,6 +23,7 @@ from kdump.cli import (
     value_decoding,
 )
 from kdump.cli.exit_status import INTERRUPTED
+from kdump.cli.sections import SectionedCommand
 from kdump.dump.dump import DumpOptions, dump_logs
 from kdump.dump.events import DumpFailure, Event, MatchCount
 from kdump.dump.record_count import counted
@@ -35,7 +36,31 @@ if TYPE_CHECKING:
     from kdump.render.base import DumpMessage
 
 
-@click.command("dump")
+SECTIONS = {
+    "What is shown": (
+        *("batches", "records", "at", "verbose", "offsets", "count", "isolation", "order", "force"),
+        *("metadata_image", "diff", "secrets", "kind", "max_bytes", "max_batch_bytes"),
+    ),
+    "Filter": (
+        *("keys", "values", "headers", "time_range", "time_zone", "topics", "partitions", "last", "counts"),
+        *("tombstones", "control", "producers", "transactional_ids"),
+    ),
+    "How it is shown": (
+        *("format_name", "template", "bytes_mode", "separator", "nul", "null_words", "every_line", "no_summary"),
+        *("color", "quiet", "fail_on", "help_all"),
+    ),
+    "Decode": ("decode", "schemas"),
+    "Follow": ("follow", "until"),
+    "Kafka's tool": (
+        *("deep_iteration", "print_data_log", "skip_record_metadata", "verify_index_only", "index_sanity_check"),
+        *("offsets_decoder", "transaction_log_decoder", "cluster_metadata_decoder", "remote_log_metadata_decoder"),
+        *("share_group_state_decoder", "key_decoder_class", "value_decoder_class"),
+    ),
+}
+FIRST = ("batches", "records", "at", "offsets", "count", "last", "keys", "time_range", "format_name", "follow")
+
+
+@click.command("dump", cls=SectionedCommand, sections=SECTIONS, first=FIRST)
 @options.paths
 @click.option("--batches", is_flag=True, help="Show only batches, and decompress nothing.")
 @click.option("--records", is_flag=True, help="Leave out the lines of valid batches.")

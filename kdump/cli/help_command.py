@@ -3,6 +3,7 @@
 import click
 
 from kdump.cli import group
+from kdump.cli.sections import SectionedCommand
 
 
 @click.command("help")
@@ -14,8 +15,9 @@ from kdump.cli import group
         name for name in group.list_commands(ctx) if name.startswith(incomplete)
     ],
 )
+@click.option("--all", "everything", is_flag=True, help="Show all options of COMMAND in full, as its --help-all does.")
 @click.pass_context
-def command(context: click.Context, name: str | None) -> None:
+def command(context: click.Context, name: str | None, everything: bool) -> None:
     """Show the help of kdump, or of COMMAND."""
     parent = context.parent
     assert parent is not None
@@ -25,4 +27,4 @@ def command(context: click.Context, name: str | None) -> None:
     _, named, _ = group.resolve_command(parent, [name])
     assert named is not None
     with named.make_context(name, [], parent=parent, resilient_parsing=True) as inner:
-        click.echo(inner.get_help())
+        click.echo(named.full_help(inner) if isinstance(named, SectionedCommand) and everything else inner.get_help())

@@ -53,13 +53,25 @@ def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 _SECTIONS = {
     "Strategy": (*STRATEGIES, "plan_file", "undo", "resume"),
     "Scope": ("run", "walk", "rebuild", "undecided", "index_interval_bytes", "segment_index_bytes", "max_batch_bytes"),
-    "Safety": ("dry_run", "output", "no_keep", "force", "drop_marker"),
-    "Output": ("format_name", "level", "everything", "progress", "color", "quiet", "jobs", "master", "spark_settings"),
+    "Safety": ("dry_run", "output", "no_keep", "yes", "force", "drop_marker"),
+    "Output": (
+        "format_name",
+        "level",
+        "everything",
+        "progress",
+        "color",
+        "quiet",
+        "jobs",
+        "master",
+        "spark_settings",
+        "help_all",
+    ),
 }
 """The sections of the help, with the options in their order."""
+_FIRST = (*STRATEGIES, "output", "plan_file", "undo", "resume", "walk", "no_keep", "format_name")
 
 
-@click.command("recover", cls=SectionedCommand, sections=_SECTIONS)
+@click.command("recover", cls=SectionedCommand, sections=_SECTIONS, first=_FIRST)
 @click.argument(
     "paths", nargs=-1, metavar="PATH...", callback=options.without_passwords, shell_complete=completion.files
 )

@@ -41,8 +41,9 @@ SECTIONS = {
         "dedupe_buffer_bytes",
     ),
     "Reading": ("jobs", "master", "spark_settings", "io_limit", "keep_cache"),
-    "Output": ("format_name", "color", "progress", "quiet", "help"),
+    "Output": ("format_name", "color", "progress", "quiet", "help_all"),
 }
+FIRST = ("deep", "by", "top", "sort", "bucket_ms", "retention", "compaction", "upgrade", "free_bytes", "format_name")
 BY = tuple(kind.value for kind in RowKind if kind is not RowKind.TOTAL)
 TOP = 20
 """So many rows of a kind that was asked for are shown at a terminal."""
@@ -102,7 +103,7 @@ def _columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     return [name for kind in kinds for name in columns_of(kind) if name.startswith(incomplete)]
 
 
-@click.command("stat", cls=SectionedCommand, sections=SECTIONS)
+@click.command("stat", cls=SectionedCommand, sections=SECTIONS, first=FIRST)
 @options.paths
 @click.option(
     "--deep",
@@ -119,7 +120,9 @@ def _columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     "--by",
     type=click.Choice(BY),
     multiple=True,
-    help="A row for each of these. May be given several times. Default: log directories, topics and partitions.",
+    metavar="KIND",
+    help=f"A row for each KIND: {', '.join(BY[:-1])} or {BY[-1]}. May be given several times. Default: log directories,"
+    " topics and partitions.",
 )
 @click.option(
     "--top",

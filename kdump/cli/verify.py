@@ -9,6 +9,7 @@ import click
 from kdump.cli import completion, exit_status, options, streams
 from kdump.cli.execution import Found, ProblemLog, execution
 from kdump.cli.progress import Progress
+from kdump.cli.sections import SectionedCommand
 from kdump.render import FINDING_FORMATS, renderer
 from kdump.render import RenderOptions as Look
 from kdump.render.base import Renderer
@@ -24,6 +25,13 @@ from kdump.verify.summary import (
     summarize_partition,
 )
 
+SECTIONS = {
+    "What is checked": ("deep", "compacted", "no_companions", "live", "kind", "max_batch_bytes"),
+    "Which findings": ("select", "ignore", "level", "everything", "explain"),
+    "Reading": ("jobs", "master", "spark_settings", "io_limit", "keep_cache"),
+    "Report": ("format_name", "by_partition", "verbose", "fail_on", "color", "progress", "quiet", "help_all"),
+}
+FIRST = ("deep", "live", "select", "ignore", "explain", "by_partition", "verbose", "format_name", "fail_on", "quiet")
 ALL = "all"
 
 
@@ -55,7 +63,7 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
     return patterns
 
 
-@click.command("verify")
+@click.command("verify", cls=SectionedCommand, sections=SECTIONS, first=FIRST)
 @options.paths
 @click.option(
     "--deep", is_flag=True, help="Open every batch: decompress and parse its records, and compare them with the header."

@@ -381,7 +381,7 @@ def test_deep(kdump: Any, tmp_path: Path) -> None:
 
 
 def test_help_has_sections(kdump: Any) -> None:
-    text = kdump.inside("stat", "--help").out.decode()
+    text = kdump.inside("stat", "--help-all").out.decode()
     for heading in ("What is measured", "Which rows", "Reports", "Settings of the topics", "Reading", "Output"):
         assert f"\n{heading}:\n" in text
     assert json.dumps("") not in text
