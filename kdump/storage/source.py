@@ -98,11 +98,13 @@ class FileSource(InputFile):
     Raises SourceError where it is missing, not permitted, a directory or a device.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, descriptor: int | None = None) -> None:
+        """`descriptor` is one of the file, which the source closes; without it the file is opened by its path."""
         self.name = path
         try:
             # Without O_NONBLOCK the open of a FIFO would wait for its writer.
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+            self._fd = os.open(path, flags) if descriptor is None else descriptor
         except (OSError, ValueError) as error:
             raise SourceError(_not_opened(path, error)) from None
         status = os.fstat(self._fd)

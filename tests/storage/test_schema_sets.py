@@ -23,6 +23,7 @@ from kdump.storage.value_schemas import chosen_schemas, protoc
 from kdump.storage.value_schemas.chosen_schemas import CurrentSchemas, SchemaDecoders, schemas_at
 from kdump.storage.value_schemas.folder import SchemaFolder, imports_in
 from kdump.storage.value_schemas.protoc import Protoc
+from kdump.storage.value_schemas.schema_files import SchemaFiles
 from kdump.storage.value_schemas.schemas_topic import TopicSchemas, read_topic
 from support import build
 from support.schema_values import (
@@ -137,19 +138,62 @@ def test_a_schema_that_is_a_link_to_another_folder(folder: Path) -> None:
     assert SchemaFolder(str(folder)).by_id(12).text == "{}"
 
 
+def test_a_file_that_becomes_a_link_once_it_was_checked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = SchemaFiles._inside
+
+    def swapped(files: SchemaFiles, path: str) -> str:
+        found = inside(files, path)
+        if path.endswith("4.json"):
+            Path(path).unlink()
+            Path(path).symlink_to("../there.json")
+        return found
+
+    monkeypatch.setattr(SchemaFiles, "_inside", swapped)
+    (folder.parent / "there.json").write_text("{}")
+    with pytest.raises(SchemaProblem, match=r"4\.json: too many levels of symbolic links"):
+        SchemaFolder(str(folder)).by_id(4)
+
+
+@pytest.mark.parametrize("part", ["_schemas-0", f"_schemas-0/{0:020}.log"])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_topic_that_lies_outside(tmp_path: Path, part: str, there: bool) -> None:
+    """What is said is the same where the target of the link is missing."""
+    disk, elsewhere = tmp_path / "disk", tmp_path / "elsewhere"
+    write_log(disk / "_schemas-0", REGISTRY)
+    (disk / part).rename(elsewhere)
+    (disk / part).symlink_to(elsewhere if there else tmp_path / "absent")
+    said = f"{part} is not in the folder {disk}: nothing outside of it is opened"
+    with pytest.raises(SourceError) as caught:
+        schemas_at(str(disk))
+    assert str(caught.value) == said
+    with pytest.raises(SourceError) as caught:
+        SchemaDecoders("auto").of(str(disk / "t-0" / "0.log"), None)
+    assert str(caught.value) == said
+    (disk / part).unlink()
+    elsewhere.rename(disk / "here")
+    (disk / part).symlink_to(disk / "here")  # inside
+    assert schemas_at(str(disk)).by_id(1).schema_type == "AVRO"
+
+
 @pytest.mark.parametrize("name", ["missing.proto", "\0", "/etc/passwd"])
 def test_an_import_of_something_else(folder: Path, name: str) -> None:
     problem_of(folder, "proto", f'syntax = "proto3"; import "{name}"; message M {{ }}')
 
 
 TRACED = """
-import sys
+import os, sys
+from kdump.errors import SourceError
 from kdump.format.value_schemas.value_decoder import SchemaDecoder
 from kdump.storage.value_schemas.folder import SchemaFolder
 from kdump.storage.value_schemas.protoc import Protoc
 for number in range(20, int(sys.argv[2])):
     decoder = SchemaDecoder(SchemaFolder(sys.argv[1]), Protoc())
     print(decoder.decode(None, b"\\0" + number.to_bytes(4, "big") + b"\\0\\0", ()).problem)
+from kdump.storage.value_schemas.chosen_schemas import schemas_at
+try:
+    schemas_at(os.path.join(sys.argv[1], "disk"))
+except SourceError as error:
+    print(error)
 """
 
 
@@ -165,10 +209,12 @@ def test_nothing_outside_the_folder_is_opened(folder: Path, tmp_path: Path) -> N
     for number, pattern in enumerate(OUTSIDE, 20):
         path = pattern.format(name="secret.proto", absolute=secret)
         (folder / f"{number}.proto").write_text(f'syntax = "proto3"; import "{path}"; message M {{ }}')
+    (folder / "disk").mkdir()
+    (folder / "disk" / "_schemas-0").symlink_to(write_log(folder.parent / "secret.proto-0", REGISTRY))
     calls = [strace, "-f", "-y", "-s", "4096", "-e", "trace=open,openat,openat2,creat,link,linkat", "-o", str(log)]
     program = [sys.executable, "-c", TRACED, str(folder), str(20 + len(OUTSIDE))]
     done = subprocess.run([*calls, *program], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert len(done.stdout.splitlines()) == len(OUTSIDE)
+    assert len(done.stdout.splitlines()) == len(OUTSIDE) + 1
     opened = [line for line in log.read_text(errors="replace").splitlines() if "secret.proto" in line]
     assert [line for line in opened if " ENOENT " not in line] == []
     assert not [line for line in opened if str(folder.parent / "secret.proto") in line]

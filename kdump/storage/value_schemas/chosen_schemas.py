@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
-from kdump.errors import SourceError
+from kdump.errors import KdumpError, SourceError
 from kdump.format.naming import Kind, TopicPartition, kind_of
 from kdump.format.value_schemas.schemas import SchemaProblem, SchemaSet, ValueSchema
 from kdump.format.value_schemas.value_decoder import SchemaDecoder
-from kdump.storage.file_store import absolute, is_directory, names_in, parent_of, status_of
+from kdump.storage.file_store import absolute, parent_of, status_of
 from kdump.storage.value_schemas.folder import SchemaFolder
 from kdump.storage.value_schemas.protoc import Protoc
+from kdump.storage.value_schemas.schema_files import SchemaFiles
 from kdump.storage.value_schemas.schemas_topic import TOPIC, TopicSchemas, read_topic
 
 AUTO: Final = "auto"
@@ -25,13 +26,17 @@ def schemas_at(path: str) -> SchemaSet:
 
     Raises SourceError where there are none.
     """
-    if is_directory(topic := os.path.join(path, _DIRECTORY)):
-        return read_topic(topic)
+    if SchemaFiles(path, _DIRECTORY).is_there():
+        return _topic_in(path)
     try:
-        names = names_in(path)
+        names = SchemaFiles(path).names()
     except OSError:
         names = []
     return read_topic(path) if any(kind_of(name) is Kind.LOG for name in names) else SchemaFolder(path)
+
+
+def _topic_in(log_directory: str) -> TopicSchemas:
+    return read_topic(log_directory, _DIRECTORY)
 
 
 class CurrentSchemas:
@@ -76,11 +81,11 @@ class CurrentSchemas:
 
     def _stamp_now(self) -> tuple[tuple[str, int, float], ...]:
         """The names, sizes and times of the files, of a log directory those of the topic."""
-        topic = os.path.join(self._path, _DIRECTORY)
-        path = topic if is_directory(topic) else self._path
+        topic = SchemaFiles(self._path, _DIRECTORY)
         try:
-            found = [(name, status_of(os.path.join(path, name))) for name in names_in(path)]
-        except (OSError, ValueError):
+            files = topic if topic.is_there() else SchemaFiles(self._path)
+            found = [(name, status_of(os.path.join(files.path, name))) for name in files.names()]
+        except (OSError, ValueError, KdumpError):
             return ()
         return tuple(sorted((name, status.st_size, status.st_mtime) for name, status in found))
 
@@ -124,10 +129,9 @@ class SchemaDecoders:
 
     @staticmethod
     def _beside(log_directory: str) -> CurrentSchemas:
-        path = os.path.join(log_directory, _DIRECTORY)
-        if not is_directory(path):
+        if not SchemaFiles(log_directory, _DIRECTORY).is_there():
             raise SourceError(
                 f"{log_directory}: no {_DIRECTORY} here, so no schemas: --schemas takes the path of a copy of it,"
                 " or of a folder with schema files"
             )
-        return CurrentSchemas(path, read_topic)
+        return CurrentSchemas(log_directory, _topic_in)

@@ -10,7 +10,6 @@ name                            what
 ==============================  =====================================================================
 """
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -29,7 +28,7 @@ from kdump.format.value_schemas.schemas import (
     is_path_below,
 )
 from kdump.format.value_schemas.stored_protobuf import COMMENT_OR_STRING, imports_of, is_serialized
-from kdump.storage.file_store import names_in, open_source, store_of
+from kdump.storage.value_schemas.schema_files import SchemaFiles
 
 _TYPES: Final = {".avsc": AVRO, ".proto": PROTOBUF, ".json": JSON}
 _COMMENT_OR_STRING: Final = re.compile(COMMENT_OR_STRING, re.DOTALL)
@@ -43,9 +42,9 @@ class SchemaFolder:
 
     def __init__(self, path: str) -> None:
         """Raises SourceError for what is no readable folder."""
-        self._path = path
+        self._path, self._files = path, SchemaFiles(path)
         try:
-            self._names = frozenset(names_in(path))
+            self._names = frozenset(self._files.names())
         except OSError as error:
             raise SourceError(f"{path}: no folder with schemas: {reason(error)}") from None
 
@@ -70,11 +69,10 @@ class SchemaFolder:
 
     def _text(self, name: str) -> str:
         """The text of a file of the folder. Raises SchemaProblem, the same for a name outside that is there or not."""
-        path = os.path.join(self._path, name)
-        if not is_path_below(name) or not self._is_inside(path):
+        if not is_path_below(name):
             raise SchemaProblem(f"{name} is not in the folder {self._path}: nothing outside of it is opened")
         try:
-            with open_source(path) as source:
+            with self._files.open(name) as source:
                 if source.size > 4 * MAX_SCHEMA_CHARACTERS:
                     raise SchemaProblem(f"{name} is larger than {4 * MAX_SCHEMA_CHARACTERS} bytes")
                 buffer = bytearray(source.size)
@@ -84,16 +82,6 @@ class SchemaFolder:
             raise SchemaProblem(str(error)) from None
         except UnicodeDecodeError:
             raise SchemaProblem(f"{name} is no UTF-8") from None
-
-    def _is_inside(self, path: str) -> bool:
-        """Whether a path stays in the folder once its links are resolved, for which nothing is opened."""
-        if not store_of(path).is_local:
-            return True
-        try:
-            inside = os.path.realpath(path)
-        except (OSError, ValueError):
-            return False
-        return os.path.commonpath((os.path.realpath(self._path), inside)) == os.path.realpath(self._path)
 
     def _references(self, schema_type: str, text: str, name: str) -> Iterator[NamedSchema]:
         if schema_type == JSON:

@@ -17,7 +17,6 @@ to a context, which has ids of its own: one of the default context comes first.
 """
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
@@ -26,10 +25,10 @@ from kdump.errors import SourceError, reason
 from kdump.format.naming import Kind, base_offset_of, kind_of, plain_name
 from kdump.format.value_schemas.schema_guid import guid_of
 from kdump.format.value_schemas.schemas import AVRO, MAX_REFERENCES, NamedSchema, SchemaProblem, ValueSchema
-from kdump.storage.file_store import names_in, open_source
 from kdump.storage.log_walk import walk_of
 from kdump.storage.records import open_in_pieces, records
 from kdump.storage.source import Source
+from kdump.storage.value_schemas.schema_files import SchemaFiles
 from kdump.storage.walk import BatchChunk, Tail, TailContent
 
 if TYPE_CHECKING:
@@ -189,31 +188,33 @@ def _named_versions(references: "list[JsonValue]") -> Iterator[tuple[str, Schema
                 yield name, version
 
 
-def read_topic(path: str) -> TopicSchemas:
+def read_topic(path: str, directory: str = "") -> TopicSchemas:
     """The schemas in the segments of a topic-partition directory. Raises SourceError where they cannot be read.
 
-    Batches with a wrong CRC, control batches and bytes that are no batch are passed over.
+    With `directory` it is the one of that name in `path`, out of which nothing is opened. Batches with a wrong CRC,
+    control batches and bytes that are no batch are passed over.
     """
-    reader = _TopicReader(path)
+    files = SchemaFiles(path, directory)
+    reader = _TopicReader(files)
     pairs = list(reader.pairs())
-    return TopicSchemas(path, pairs, is_damaged=reader.is_damaged)
+    return TopicSchemas(files.path, pairs, is_damaged=reader.is_damaged)
 
 
 class _TopicReader:
     """Reads the records of a topic-partition, as far as they are valid."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, files: SchemaFiles) -> None:
+        self._files = files
         self.is_damaged = False
 
     def pairs(self) -> Iterator[tuple[bytes | None, bytes | None]]:
         try:
-            names = names_in(self._path)
+            names = self._files.names()
         except OSError as error:
-            raise SourceError(f"{self._path}: no topic-partition with schemas: {reason(error)}") from None
+            raise SourceError(f"{self._files.path}: no topic-partition with schemas: {reason(error)}") from None
         logs = [name for name in names if kind_of(name) is Kind.LOG and plain_name(name) == name]
         for name in sorted(logs, key=lambda name: base_offset_of(name) or 0):
-            with open_source(os.path.join(self._path, name)) as source:
+            with self._files.open(name) as source:
                 yield from self._of(source, base_offset_of(name))
 
     def _of(self, source: Source, base_offset: int | None) -> Iterator[tuple[bytes | None, bytes | None]]:
