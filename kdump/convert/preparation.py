@@ -17,7 +17,7 @@ from kdump.replicas.batch_order import HoleOfOffsets, LeftOutBatch, unordered_fi
 from kdump.replicas.findings import replica_findings
 from kdump.replicas.merge import MergedPartition, MergeOptions, ReplicaUse, merge_replicas
 from kdump.storage.discovery import Found
-from kdump.storage.partition import Partition
+from kdump.storage.partition import Partition, refuse_two_logs
 from kdump.storage.read_policy import ReadPolicy
 from kdump.storage.walk import MAX_BATCH_BYTES
 from kdump.verify.findings import Finding
@@ -105,6 +105,7 @@ def _prepare_copies(task: _PreparationTask) -> list[PreparedPartition | SourceEr
             if not options.takes_07:
                 for copy in copies:
                     _refuse_07(copy.path, [segment.log.kind for segment in copy.segments])
+            refuse_two_logs(segment.log for copy in copies for segment in copy.segments)
             merged = merge_replicas(copies, offset, merging)
     except SourceError as error:
         return [error]

@@ -28,7 +28,7 @@ from kdump.recover.plan_input import PlanInput, metadata_of_siblings, unchanged
 from kdump.recover.rebuild_cache import RebuildBudget
 from kdump.recover.selection import Found, PlanItem, RecoverySelection
 from kdump.storage.file_store import directory_above, open_source, store_of
-from kdump.storage.partition import LogDirectory, Partition
+from kdump.storage.partition import LogDirectory, Partition, refuse_two_logs
 from kdump.storage.source import read_whole
 from kdump.storage.stamps import read_stamps
 from kdump.storage.undo_folders import resume_hint
@@ -134,6 +134,7 @@ def plan_partition(
     if given.has_nothing_to_do:
         return unchanged(given)._replace(lost=loss_without_plan(given))
     given.refuse_links()
+    refuse_two_logs(file.file for file in report.files)
     # A strategy imports the steps of a broker's start, which most directories do without.
     if options.strategy == SALVAGE:
         from kdump.recover.salvage.plan import salvage

@@ -2,9 +2,10 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.naming import Kind, TopicPartition
 from kdump.storage.file_store import open_source
@@ -57,6 +58,21 @@ class LogFile(NamedTuple):
         """The file, opened for reading. Raises SourceError."""
         path = self.read_from or self.path
         return open_source(path) if self.read_policy is None else PolicySource(path, self.read_policy)
+
+
+def refuse_two_logs(logs: Iterable[LogFile]) -> None:
+    """Raise SourceError where some of the files are of Kafka 0.7 and some of a later version.
+
+    The ones count bytes and the others records, so that their offsets have nothing to do with each other.
+    """
+    first: dict[Kind, str] = {}
+    for log in logs:
+        first.setdefault(log.kind, log.path)
+    if Kind.KAFKA07 in first and Kind.LOG in first:
+        raise SourceError(
+            f"{first[Kind.KAFKA07]}: of a log of Kafka 0.7, and {first[Kind.LOG]} is of one of a later version: move"
+            " one of the two logs into a directory of its own"
+        )
 
 
 class Segment(NamedTuple):

@@ -170,3 +170,24 @@ def test_a_missing_prediction_is_of_one_partition(logs: Path, monkeypatch: pytes
     monkeypatch.setattr(predict, "predict_start", predicted)
     monkeypatch.setattr(predict, "open_source", opened)
     check(run_inside(logs.parent, "verify", "logs"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(("recover", *how) for how in ((), ("--truncate",), ("--salvage",), ("--reindex",))),
+        ("convert", "--to", "log", "-o", "new"),
+    ],
+    ids=" ".join,
+)
+def test_files_of_two_logs_in_one_directory(logs: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Their offsets have nothing to do with each other: nothing is made out of both, and the others are done."""
+    bad = logs / "bad-0"
+    (bad / f"{0:020d}.kafka").write_bytes(build.kafka07([b"a", b"b"]) + b"torn")
+    before = {path: path.read_bytes() for path in bad.iterdir()}
+    ran = run_inside(tmp_path, *arguments, str(logs))
+    assert ran.status == 3
+    assert f"{0:020d}.kafka: of a log of Kafka 0.7, and " in ran.problems
+    assert "move one of the two logs into a directory of its own" in ran.problems
+    assert {path: path.read_bytes() for path in bad.iterdir()} == before
+    assert "first-0" in ran.text + str(sorted(tmp_path.glob("new/*")))
