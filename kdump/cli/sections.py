@@ -58,7 +58,7 @@ class SectionedCommand(click.Command):
         formatter.write_paragraph()
         formatter.write_text(f"More options, in full with --help-all and in OPTIONS of kdump-{self.name}(1):")
         indent = max(map(len, rest)) + 5
-        for heading, found in rest.items():
+        for heading, found in ((heading, found) for heading, found in rest.items() if found):
             flags = " ".join(map(_flags, found))
             lines = wrap(flags, formatter.width - indent, break_long_words=False, break_on_hyphens=False)
             formatter.write(f"  {heading}:".ljust(indent) + f"\n{'':{indent}}".join(lines) + "\n")

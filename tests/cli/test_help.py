@@ -45,6 +45,7 @@ def test_help_shows_ten_options_in_full_and_names_the_others(kdump: Any, name: s
         else:
             assert {*option.opts, *option.secondary_opts} <= {*shown}
     assert len(shown) == len(set(shown))
+    assert not re.search(r":\s*$", names, re.MULTILINE), "a section without an option that is left"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
