@@ -88,7 +88,7 @@ class CoordinatorLoader:
         *,
         log_start_offset: int = 0,
         live: bool = False,
-        on_bytes: Callable[[int], None] | None = None,
+        on_bytes: Callable[[int], object] | None = None,
     ) -> None:
         self.summary = CoordinatorLoadSummary()
         self._shard, self._decoder, self._max_batch_bytes = shard, decoder, max_batch_bytes

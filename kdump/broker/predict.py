@@ -92,14 +92,14 @@ class SegmentRecovery(NamedTuple):
     refusals: tuple[Refusal, ...]
 
 
-def predict_start(start: DirectoryState | str) -> LoadResult:
+def predict_start(start: DirectoryState | str | os.PathLike[str]) -> LoadResult:
     """What the next start of Kafka 4.3 would leave of a topic-partition directory: an unclean one, unless `start` says
     otherwise.
 
     `start` is its path, or its state where a recovery point or valid segments are known. Reads the companions, and the
     logs without a ValidSegment. Raises SourceError. Source: LogLoader.load.
     """
-    loader = LogLoader(directory_state(start) if isinstance(start, str) else start)
+    loader = LogLoader(start if isinstance(start, DirectoryState) else directory_state(os.fspath(start)))
     try:
         return loader.load()
     finally:

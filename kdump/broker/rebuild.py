@@ -48,7 +48,7 @@ _SUSPECT_BITS: Final = sum(
 )
 
 
-def rebuild_companions(request: RebuildRequest, on_bytes: Callable[[int], None] | None = None) -> Iterator[Companion]:
+def rebuild_companions(request: RebuildRequest, on_bytes: Callable[[int], object] | None = None) -> Iterator[Companion]:
     """Name and bytes of every file that is wanted, in log order; None for a file that must not be there.
 
     That is a transaction index without aborted transactions, unless there was one before: then it becomes empty, as a
@@ -148,7 +148,7 @@ def _has_suspect_batches(scanner: Scanner) -> bool:
 class _CompanionBuilder:
     """A load of the segments as they will be, with the companions that it writes."""
 
-    def __init__(self, request: RebuildRequest, on_bytes: Callable[[int], None]) -> None:
+    def __init__(self, request: RebuildRequest, on_bytes: Callable[[int], object]) -> None:
         self._request = request
         self._on_bytes = on_bytes
         self._limits = IndexLimits(request.index_interval_bytes, request.segment_index_bytes)

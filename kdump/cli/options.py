@@ -293,7 +293,7 @@ def partitions(
     with _standard_input(chosen) as standard_input:
 
         def found() -> Iterator[Partition | LogDirectory | SourceError]:
-            for item in discovery.discover(chosen["paths"], chosen["kind"], standard_input):
+            for item in discovery.discover(chosen["paths"], kind=chosen["kind"], standard_input=standard_input):
                 if companions or isinstance(item, SourceError):
                     yield item
                 elif isinstance(item, Partition):
@@ -309,7 +309,7 @@ def files(chosen: dict[str, Any], *, indexes: bool = False) -> Iterator[Iterator
     With `indexes`, give the indexes of the log files instead.
     """
     with _standard_input(chosen) as standard_input:
-        yield discovery.log_files(chosen["paths"], chosen["kind"], standard_input, indexes=indexes)
+        yield discovery.log_files(chosen["paths"], kind=chosen["kind"], standard_input=standard_input, indexes=indexes)
 
 
 @contextmanager

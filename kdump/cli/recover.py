@@ -245,9 +245,9 @@ def _results(
         found: Iterable[Plan | Report] = planner.plan_recovery(
             job.progress.watch(discover(chosen["paths"])),
             wanted,
-            job.engine,
-            job.progress.advance,
-            kept,
+            engine=job.engine,
+            on_bytes=job.progress.advance,
+            locks=kept,
             only_reads=copies,
             compares=not (_applies(chosen) or any(chosen[name] for name in (*STRATEGIES, "plan_file"))),
             on_notice=complain,
@@ -257,16 +257,13 @@ def _results(
         if _applies(chosen):
             from kdump.recover import recover
 
-            how = recover.ApplyOptions(_new_run(), chosen["output"], not chosen["no_keep"], chosen["drop_marker"])
+            how = recover.ApplyOptions(
+                recover.new_run(), chosen["output"], not chosen["no_keep"], chosen["drop_marker"]
+            )
             yield from recover.apply_all(found, wanted, how, job.own_engine)
         else:
             for item in found:
                 yield RecoveryResult(item) if isinstance(item, Plan) else item
-
-
-def _new_run() -> str:
-    """A name for a run: its time, by which names sort, and its process."""
-    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}"
 
 
 def _applies(chosen: dict[str, Any]) -> bool:
@@ -320,7 +317,7 @@ def _taken_back(chosen: dict[str, Any], report: Callable[[list[KdumpError]], obj
     for path in chosen["paths"]:
         then = ""
         try:
-            done = how(_directory(path), chosen["run"])
+            done = how(_directory(path), run=chosen["run"])
         except undo.UndoFailure as error:
             done, then = list(error.done), error.then
         except KdumpError as error:

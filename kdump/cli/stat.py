@@ -371,4 +371,4 @@ def _measured(
         groups=rows.wants_groups,
     )
     with execution(found, chosen, progress) as job:
-        yield from stat_logs(job.found, what, job.engine, job.progress.advance)
+        yield from stat_logs(job.found, what, engine=job.engine, on_bytes=job.progress.advance)

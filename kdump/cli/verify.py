@@ -192,7 +192,7 @@ def _reports(
         keep_cache=chosen["keep_cache"],
     )
     with execution(found, chosen, progress) as job:
-        yield from verify.verify_logs(job.found, what, job.engine, job.progress.advance)
+        yield from verify.verify_logs(job.found, what, engine=job.engine, on_bytes=job.progress.advance)
 
 
 def _show(

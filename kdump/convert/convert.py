@@ -38,7 +38,7 @@ _CHOOSING: Final = "--topic, --partition, --topic-id and --include"
 def convert_logs(
     found: Iterable[Found],
     output: str | os.PathLike[str],
-    options: ConvertOptions = ConvertOptions(),  # noqa: B008  # it never changes
+    options: ConvertOptions | None = None,
     *,
     named: Iterable[str] = (),
     engine: Engine | None = None,
@@ -56,9 +56,9 @@ def convert_logs(
     the others are converted. Raises KdumpError where the output cannot be written, and ValueError for options that do
     not fit.
     """
+    options, path, named = options or ConvertOptions(), os.fspath(output), list(named)
     for problem in problems(options):
         raise ValueError(problem)
-    path, named = os.fspath(output), list(named)
     if not options.dry_run:
         _check_output(path, named, options)
     if options.schemas not in (None, AUTO):

@@ -43,11 +43,11 @@ Points = Mapping[TopicPartition, int]
 
 def plan_recovery(
     found: Iterable[Found],
-    options: RecoverOptions,
-    engine: Engine | None = None,
-    on_bytes: Callable[[int], None] | None = None,
-    locks: ExitStack | None = None,
+    options: RecoverOptions | None = None,
     *,
+    engine: Engine | None = None,
+    on_bytes: Callable[[int], object] | None = None,
+    locks: ExitStack | None = None,
     only_reads: bool = False,
     compares: bool = False,
     on_notice: Callable[[str], object] | None = None,
@@ -60,6 +60,7 @@ def plan_recovery(
     taken. With `compares` the plan of a truncation that loses something, or leaves damage, has what a salvage would do.
     Nothing is written. The log of KRaft is planned only where its path was given.
     """
+    options = options or RecoverOptions()
     if options.now_ms is None:
         options = options._replace(now_ms=int(time.time() * 1000))
     verify_options = ScanOptions(max_batch_bytes=options.max_batch_bytes, now_ms=options.now_ms, valid_segments=True)
@@ -69,7 +70,9 @@ def plan_recovery(
     metadata_of_siblings.cache_clear()
     directories: dict[str, Report] = {}
     selection = RecoverySelection(locks, only_reads=only_reads, on_notice=on_notice)
-    for report in verify_logs(_kept(selection.items(found), partitions), verify_options, engine, on_bytes):
+    for report in verify_logs(
+        _kept(selection.items(found), partitions), verify_options, engine=engine, on_bytes=on_bytes
+    ):
         item = partitions.pop(report.path, None)
         if report.errors:
             yield report

@@ -5,6 +5,7 @@ and a partition that fails does not stop the others.
 """
 
 import os
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -61,6 +62,7 @@ AGAIN_BYTES: Final = 256 << 20
 class ApplyOptions(NamedTuple):
     """How to apply: in place under the name `run`, or as a copy in the directory `output`.
 
+    `recover_logs` gives a run without a name that of `new_run`.
     `keep` keeps what is removed, so that the run can be undone. `drop_marker` deletes the clean-shutdown file.
     """
 
@@ -68,6 +70,11 @@ class ApplyOptions(NamedTuple):
     output: str | None = None
     keep: bool = True
     drop_marker: bool = False
+
+
+def new_run() -> str:
+    """A name for a run: its time, by which names sort, and its process."""
+    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}"
 
 
 def _without_marker(plan: Plan) -> Plan:
@@ -81,21 +88,31 @@ def _without_marker(plan: Plan) -> Plan:
 
 def recover_logs(
     found: Iterable[Found],
-    options: RecoverOptions,
-    how: ApplyOptions,
-    engine: Engine | None = None,
-    on_bytes: Callable[[int], None] | None = None,
+    options: RecoverOptions | None = None,
     *,
+    apply_options: ApplyOptions | None = None,
+    engine: Engine | None = None,
+    on_bytes: Callable[[int], object] | None = None,
     on_notice: Callable[[str], object] | None = None,
 ) -> Iterator[RecoveryResult | Report]:
     """Plan everything, then apply it, with the log directories locked against brokers.
 
+    Without options as `kdump recover --truncate` does it: what is removed is kept, so that `undo_recovery` restores it.
     A Report stands for what cannot be read. For a copy a .lock that cannot be written is only looked at; `on_notice` is
     called with a sentence then. Raises KdumpError before anything is written.
     """
+    options, how = options or RecoverOptions(), apply_options or ApplyOptions()
+    how = how if how.run else how._replace(run=new_run())
     with ExitStack() as locks:
-        copies = how.output is not None
-        planned = plan_recovery(found, options, engine, on_bytes, locks, only_reads=copies, on_notice=on_notice)
+        planned = plan_recovery(
+            found,
+            options,
+            engine=engine,
+            on_bytes=on_bytes,
+            locks=locks,
+            only_reads=how.output is not None,
+            on_notice=on_notice,
+        )
         yield from apply_all(planned, options, how, engine)
 
 
@@ -379,24 +396,26 @@ def _stands_alone(plan: Plan) -> bool:
 # ---- back, and on
 
 
-def undo_recovery(path: str, name: str | None = None, force: bool = False) -> list[undo.RunResult]:
+def undo_recovery(path: str | os.PathLike[str], *, run: str | None = None, force: bool = False) -> list[undo.RunResult]:
     """Undo a run (kdump.recover.undo.undo), with the log directories locked against brokers."""
+    path = os.fspath(path)
     with _locked(path):
-        return undo.undo(path, name, force)
+        return undo.undo(path, run, force)
 
 
-def resume_recovery(path: str, name: str | None = None) -> list[undo.RunResult]:
+def resume_recovery(path: str | os.PathLike[str], *, run: str | None = None) -> list[undo.RunResult]:
     """Finish runs that were interrupted (kdump.recover.undo.resume), then correct the checkpoints of log directories.
 
     The log directories are locked against brokers. Where the plan of the whole run is there, all of it is finished, and
     the results say what became of each directory.
     """
+    path = os.fspath(path)
     with _locked(path):
-        todo = undo.unfinished(path, name)
-        groups = [run for run in todo if run.plan in UNFINISHED]
-        done = [one for run in groups for one in _resume_group(run)]
-        covered = {(run.directory, run.run) for run in groups} | {(one.run.directory, one.run.run) for one in done}
-        rest = [undo.resume_one(run) for run in todo if (run.directory, run.run) not in covered]
+        todo = undo.unfinished(path, run)
+        groups = [one for one in todo if one.plan in UNFINISHED]
+        done = [each for one in groups for each in _resume_group(one)]
+        covered = {(one.directory, one.run) for one in groups} | {(each.run.directory, each.run.run) for each in done}
+        rest = [undo.resume_one(one) for one in todo if (one.directory, one.run) not in covered]
         _lower_recovery_points(rest)
         return undo.raise_failures([*done, *rest])
 

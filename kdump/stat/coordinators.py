@@ -86,7 +86,7 @@ class CoordinatorSources:
             yield item
 
     def load(
-        self, engine: Engine, max_batch_bytes: int, on_bytes: Callable[[int], None] | None = None
+        self, engine: Engine, max_batch_bytes: int, on_bytes: Callable[[int], object] | None = None
     ) -> Iterator[CoordinatorStatistics]:
         """The coordinators in the order of their partitions."""
         names = {topic_id: topic for topic, partition in self._topics.items() if (topic_id := topic_id_of(partition))}

@@ -53,7 +53,7 @@ class StatTask(NamedTuple):
 
 
 def scan(
-    task: StatTask, carry: StatCarry | None = None, on_bytes: Callable[[int], None] | None = None
+    task: StatTask, carry: StatCarry | None = None, on_bytes: Callable[[int], object] | None = None
 ) -> RangeStatistics:
     """Scan one range.
 
@@ -85,7 +85,7 @@ class _RangeScan:
     """The scan of one range of an open file."""
 
     def __init__(
-        self, source: InputFile, task: StatTask, carry: StatCarry | None, on_bytes: Callable[[int], None] | None
+        self, source: InputFile, task: StatTask, carry: StatCarry | None, on_bytes: Callable[[int], object] | None
     ) -> None:
         (segment, start, stop), options = task
         self._source, self._file, self._options, self._on_bytes = source, segment.log, options, on_bytes

@@ -31,8 +31,9 @@ Measured = PartitionStatistics | LogDirectoryStatistics | CoordinatorStatistics 
 def stat_logs(
     found: Iterable[Partition | LogDirectory | SourceError],
     options: StatOptions | None = None,
+    *,
     engine: Engine | None = None,
-    on_bytes: Callable[[int], None] | None = None,
+    on_bytes: Callable[[int], object] | None = None,
 ) -> Iterator[Measured]:
     """Yield the numbers of each partition and, after its partitions, of each log directory, in the order of `found`.
 
@@ -88,7 +89,7 @@ class _Runner:
     them are the numbers of all, and the others have none.
     """
 
-    def __init__(self, on_bytes: Callable[[int], None] | None, *, folds: bool = False) -> None:
+    def __init__(self, on_bytes: Callable[[int], object] | None, *, folds: bool = False) -> None:
         self._on_bytes, self._folds = on_bytes, folds
 
     def __call__(self, job: StatJob) -> tuple[RangeStatistics | None, ...]:

@@ -39,7 +39,7 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def discover(
-    paths: Paths, kind: Kind | None = None, standard_input: LogFile | SourceError | None = None
+    paths: Paths, *, kind: Kind | None = None, standard_input: LogFile | SourceError | None = None
 ) -> Iterator[Found]:
     """The partitions at the paths in natural order, a log directory before its partitions.
 
@@ -95,9 +95,9 @@ def discover_whole(partition: Partition) -> Iterator[Found]:
 
 def log_files(
     paths: Paths,
+    *,
     kind: Kind | None = None,
     standard_input: LogFile | SourceError | None = None,
-    *,
     indexes: bool = False,
 ) -> Iterator[LogFile | SourceError]:
     """The log files that `discover` finds, or with `indexes` their offset and time indexes, each file once.

@@ -211,7 +211,7 @@ def read_whole(source: Source, limit: int) -> bytes:
 class ProgressSource:
     """A source that reports how far it has been read: `on_bytes` is called with the number of further bytes."""
 
-    def __init__(self, source: Source, on_bytes: Callable[[int], None]) -> None:
+    def __init__(self, source: Source, on_bytes: Callable[[int], object]) -> None:
         self.name = source.name
         self.size = source.size
         self._source = source

@@ -111,7 +111,7 @@ def scan(
     task: ScanTask,
     carry: Carry | None = None,
     on_events: Callable[[bytes], None] | None = None,
-    on_bytes: Callable[[int], None] | None = None,
+    on_bytes: Callable[[int], object] | None = None,
     cache: IndexCache | None = None,
 ) -> RangeSummary:
     """Scan one range.

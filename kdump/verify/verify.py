@@ -86,8 +86,9 @@ class VerifyTask:
 def verify_logs(
     found: Iterable[Partition | LogDirectory | SourceError],
     options: VerifyOptions | ScanOptions | None = None,
+    *,
     engine: Engine | None = None,
-    on_bytes: Callable[[int], None] | None = None,
+    on_bytes: Callable[[int], object] | None = None,
 ) -> Iterator[Report]:
     """Yield a report for each partition and, after its partitions, for each log directory, in the order of `found`.
 
@@ -271,7 +272,7 @@ def size_of(partition: Partition) -> int:
 class TaskRunner:
     """The function that an engine maps over the tasks. Each worker process has one for all of its tasks."""
 
-    def __init__(self, on_bytes: Callable[[int], None] | None = None) -> None:
+    def __init__(self, on_bytes: Callable[[int], object] | None = None) -> None:
         self._on_bytes = on_bytes
         self._cache = IndexCache()
 
@@ -288,7 +289,7 @@ def _verify_partition(
     partition: Partition,
     context: CheckpointContext,
     options: ScanOptions,
-    on_bytes: Callable[[int], None] | None = None,
+    on_bytes: Callable[[int], object] | None = None,
 ) -> Report:
     """The report of one partition, in this process."""
     verifier = PartitionVerifier(partition, context, options)
@@ -316,7 +317,7 @@ def _failed(verifier: PartitionVerifier, error: SourceError) -> Report:
 
 
 def _verify_live(
-    partition: Partition, context: CheckpointContext, options: ScanOptions, on_bytes: Callable[[int], None] | None
+    partition: Partition, context: CheckpointContext, options: ScanOptions, on_bytes: Callable[[int], object] | None
 ) -> Report:
     """The report of a partition that a broker is writing: findings that are still there when it is read again."""
 

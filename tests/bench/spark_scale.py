@@ -71,11 +71,15 @@ def measure(directory: Path, partitions: int = 500) -> DriverCosts:
     sending, packed = timed(lambda: [packed_group(TaskRunner(), tasks, names_host=True)])
     answer = run_group(packed[0])
     taking, results = timed(lambda: WorkerAnswer(answer).results())
-    adding, _ = timed(lambda: list(verify_logs(discover([str(root)]), VerifyOptions(), _Answers(results, engine))))
+    adding, _ = timed(
+        lambda: list(verify_logs(discover([str(root)]), VerifyOptions(), engine=_Answers(results, engine)))
+    )
     ranges = _Ranges(engine)
     parts = [TaskRunner()(task) for task in _Tasks_of(root, ranges)]
     whole, _ = timed(lambda: list(_Tasks_of(root, ranges)))
-    following, _ = timed(lambda: list(verify_logs(discover([str(root)]), VerifyOptions(), _Answers(parts, ranges))))
+    following, _ = timed(
+        lambda: list(verify_logs(discover([str(root)]), VerifyOptions(), engine=_Answers(parts, ranges)))
+    )
     following, segments = max(following - whole, 0), len(list(root.rglob("*.log")))
     return DriverCosts(
         finding / files,

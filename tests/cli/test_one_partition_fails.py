@@ -110,7 +110,7 @@ def test_a_bug_while_a_plan_is_applied_takes_it_back(logs: Path, monkeypatch: py
     assert not (logs / "bad-0" / ".kdump-undo").exists()
     assert run_inside(logs.parent, "verify", "logs/first-0", "logs/last-0").status == 0
     monkeypatch.undo()
-    monkeypatch.setattr("kdump.cli.recover._new_run", lambda: "another")
+    monkeypatch.setattr("kdump.recover.recover.new_run", lambda: "another")
     assert run_inside(logs.parent, "recover", "--truncate", "logs").status == 0
 
 

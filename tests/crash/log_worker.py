@@ -211,7 +211,7 @@ class Trial:
 
     def recover(self) -> None:
         for result in recover.recover_logs(
-            discover([str(self.root)]), RecoverOptions(now_ms=NOW), recover.ApplyOptions("1")
+            discover([str(self.root)]), RecoverOptions(now_ms=NOW), apply_options=recover.ApplyOptions("1")
         ):
             assert isinstance(result, RecoveryResult), result
             assert result.error is None, result.error

@@ -62,7 +62,7 @@ def recover_case(case: Case, strategy: str, place: Path) -> Iterator[PredictedSt
     copy = place / case.directory.parent.name
     shutil.copytree(case.directory.parent, copy)
     options = RecoverOptions(strategy=strategy, now_ms=NOW_MS)
-    for result in recover.recover_logs(discover([str(copy)]), options, recover.ApplyOptions("1")):
+    for result in recover.recover_logs(discover([str(copy)]), options, apply_options=recover.ApplyOptions("1")):
         if not isinstance(result, RecoveryResult) or result.plan.is_root or result.error is not None:
             continue
         refuses = any(finding.broker == "refuses" for finding in result.left)

@@ -77,7 +77,9 @@ def test_a_reindex_mends_what_4_4_0_refuses(kafka: ModuleType, room: Path, later
         if "txnindex" in case.name and " and " not in case.name and refused_later(case):
             copy = tmp_path / str(len(refused)) / case.directory.name
             shutil.copytree(case.directory, copy)
-            [result] = recover_logs(discover([str(copy)]), RecoverOptions(strategy="reindex"), ApplyOptions("1"))
+            [result] = recover_logs(
+                discover([str(copy)]), RecoverOptions(strategy="reindex"), apply_options=ApplyOptions("1")
+            )
             assert isinstance(result, RecoveryResult)
             assert result.error is None
             refused.append((case, case._replace(directory=copy)))

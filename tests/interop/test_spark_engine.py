@@ -75,9 +75,15 @@ def answers(place: Path, engine: Engine) -> Iterator[tuple[str, list[Any]]]:
     def found() -> Iterator[Any]:
         return discover([str(place)])
 
-    yield "verify", [values(one) for one in verify_logs(found(), VerifyOptions(now_ms=NOW_MS), engine)]
-    yield "stat --deep", [values(one) for one in stat_logs(found(), StatOptions(deep=True, now_ms=NOW_MS), engine)]
-    yield "recover", [values(one) for one in plan_recovery(found(), RecoverOptions(walk="all", now_ms=NOW_MS), engine)]
+    yield "verify", [values(one) for one in verify_logs(found(), VerifyOptions(now_ms=NOW_MS), engine=engine)]
+    yield (
+        "stat --deep",
+        [values(one) for one in stat_logs(found(), StatOptions(deep=True, now_ms=NOW_MS), engine=engine)],
+    )
+    yield (
+        "recover",
+        [values(one) for one in plan_recovery(found(), RecoverOptions(walk="all", now_ms=NOW_MS), engine=engine)],
+    )
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +150,7 @@ def test_a_path_that_a_worker_does_not_have(on_cluster: SparkEngine, tmp_path: P
         shutil.copytree(FIXTURES / "segments" / "segments-0", tmp_path / name / "segments-0")
     found = list(discover([str(tmp_path)]))
     shutil.rmtree(tmp_path / "there")
-    reports = list(verify_logs(iter(found), VerifyOptions(now_ms=NOW_MS), on_cluster))
+    reports = list(verify_logs(iter(found), VerifyOptions(now_ms=NOW_MS), engine=on_cluster))
     errors = [[str(error) for error in report.errors] for report in reports]
     assert errors[0] == []
     assert errors[1]
@@ -171,7 +177,7 @@ def test_a_worker_and_its_executor_are_killed_in_the_middle(
         killed.set()
 
     found = []
-    for report in verify_logs(discover([str(tmp_path)]), slow, on_cluster):
+    for report in verify_logs(discover([str(tmp_path)]), slow, engine=on_cluster):
         if not found:
             kill()
         found.append(values(report))

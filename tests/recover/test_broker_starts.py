@@ -60,7 +60,7 @@ def starts(directory: Path) -> bool:
 
 
 def truncated(directory: Path) -> list[recover.RecoveryResult]:
-    found = list(recover.recover_logs(discover([str(directory)]), OPTIONS, recover.ApplyOptions("one")))
+    found = list(recover.recover_logs(discover([str(directory)]), OPTIONS, apply_options=recover.ApplyOptions("one")))
     return [one for one in found if isinstance(one, recover.RecoveryResult) and one.applied]
 
 
@@ -133,7 +133,7 @@ def test_files_that_change_once_the_journal_is_written(directory: Path, monkeypa
 
     monkeypatch.setattr(RunExecutor, "begin", begin)
     before = contents(tree(directory))
-    results = list(recover.recover_logs(discover([str(directory)]), OPTIONS, recover.ApplyOptions("one")))
+    results = list(recover.recover_logs(discover([str(directory)]), OPTIONS, apply_options=recover.ApplyOptions("one")))
     errors = [str(one.error) for one in results if isinstance(one, recover.RecoveryResult) and one.error]
     assert [error.partition(": ")[2] for error in errors] == [
         "the file has changed since the plan was made; nothing was changed"

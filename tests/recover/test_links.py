@@ -27,7 +27,7 @@ RUN = "1"
 def repaired(tmp_path: Path) -> Path:
     directory = directories.write(tmp_path / "t-0", dict(recovery_plans.DAMAGED))
     options = RecoverOptions(walk="all", now_ms=directories.NOW_MS)
-    list(recover.recover_logs(discover([str(directory)]), options, recover.ApplyOptions(RUN)))
+    list(recover.recover_logs(discover([str(directory)]), options, apply_options=recover.ApplyOptions(RUN)))
     assert (directory / ".kdump-undo" / RUN / "old").is_dir()
     return directory
 
@@ -134,7 +134,7 @@ def test_files_of_a_log_may_belong_to_several_users(tmp_path: Path) -> None:
         os.chown(each, 12345, 12345)
     before = tree(directory)
     options = RecoverOptions(walk="all", now_ms=directories.NOW_MS)
-    list(recover.recover_logs(discover([str(directory)]), options, recover.ApplyOptions(RUN)))
+    list(recover.recover_logs(discover([str(directory)]), options, apply_options=recover.ApplyOptions(RUN)))
     assert tree(directory) != before
     recover.undo_recovery(str(directory))
     assert tree(directory) == before

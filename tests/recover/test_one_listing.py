@@ -65,7 +65,7 @@ def listings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Count:
 
 
 def planned(path: Path, options: RecoverOptions, engine: Engine | None = None) -> list[Plan]:
-    found = list(planner.plan_recovery(discover([str(path)]), options, engine))
+    found = list(planner.plan_recovery(discover([str(path)]), options, engine=engine))
     assert not [item for item in found if isinstance(item, Report)]
     plans = [item for item in found if isinstance(item, Plan) and not item.is_root]
     assert any(not plan.is_empty for plan in plans)
@@ -115,7 +115,7 @@ def test_a_file_that_changes_while_it_is_verified_has_another_stamp_than_the_pla
     monkeypatch.setattr(verify, "scan", scan_before_it_grows)
     options = RecoverOptions(strategy=strategy)
     how = recover.ApplyOptions("one", output=str(tmp_path / "copy"))
-    results = list(recover.recover_logs(discover([str(directory / given)]), options, how))
+    results = list(recover.recover_logs(discover([str(directory / given)]), options, apply_options=how))
     (result,) = [
         one for one in results if isinstance(one, RecoveryResult) and "transfers-0" in one.plan.path.split("/")
     ]

@@ -79,7 +79,7 @@ def status_of(results: list[RecoveryResult], chosen: RecoverOptions, *, applies:
 
 
 def run(path: Path, chosen: RecoverOptions, **how: Any) -> list[RecoveryResult]:
-    found = list(recover.recover_logs(discover([str(path)]), chosen, recover.ApplyOptions("one", **how)))
+    found = list(recover.recover_logs(discover([str(path)]), chosen, apply_options=recover.ApplyOptions("one", **how)))
     assert not [one.errors for one in found if isinstance(one, Report)]
     return [one for one in found if isinstance(one, RecoveryResult)]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import kdump
 from kdump.errors import KdumpError, SourceError
 from kdump.format.checkpoint import offset_entries
 from kdump.format.naming import Kind
@@ -60,7 +61,7 @@ def test_the_recovery_point_of_a_log_that_is_cut_is_lowered_at_the_end(directory
     before = points(directory)
     plans = [plan for plan in planned(directory) if not plan.is_empty]
     assert [Path(plan.path).name for plan in plans] == ["transfers-0", "logs"]
-    results = list(recover.recover_logs(discover([str(directory)]), RecoverOptions(), recover.ApplyOptions("one")))
+    results = list(recover.recover_logs(discover([str(directory)]), apply_options=recover.ApplyOptions("one")))
     assert not [result for result in results if isinstance(result, Report) or result.error is not None]
     cut = plans[0].log_end_offset
     assert cut is not None
@@ -69,10 +70,23 @@ def test_the_recovery_point_of_a_log_that_is_cut_is_lowered_at_the_end(directory
     assert not [plan for plan in planned(directory) if not plan.is_empty]
 
 
-def test_a_partition_named_alone_lowers_its_line_too(directory: Path) -> None:
-    list(
-        recover.recover_logs(discover([str(directory / "transfers-0")]), RecoverOptions(), recover.ApplyOptions("one"))
+def test_without_options_it_truncates_and_keeps_what_it_removes(directory: Path) -> None:
+    log = directory / "transfers-0" / f"{64:020d}.log"
+    before, path = log.read_bytes(), str(directory / "transfers-0")
+    (plan,) = (
+        each for each in kdump.plan_recovery(kdump.discover(path)) if isinstance(each, Plan) and not each.is_root
     )
+    assert log.read_bytes() == before
+    results = [each for each in kdump.recover_logs(kdump.discover(path)) if isinstance(each, RecoveryResult)]
+    (applied,) = (each for each in results if not each.plan.is_root)
+    assert (applied.plan.options.strategy, applied.plan.lost, applied.error) == (TRUNCATE, plan.lost, None)
+    assert len(log.read_bytes()) < len(before)
+    assert {each.run.run for each in kdump.undo_recovery(directory / "transfers-0")} == {applied.run}
+    assert log.read_bytes() == before
+
+
+def test_a_partition_named_alone_lowers_its_line_too(directory: Path) -> None:
+    list(recover.recover_logs(discover([str(directory / "transfers-0")]), apply_options=recover.ApplyOptions("one")))
     assert points(directory)["transfers", 0] == 66
 
 
@@ -103,7 +117,7 @@ def test_the_checkpoint_is_lowered_once_for_all_that_is_finished(directory: Path
     points_file.write_text(points_file.read_text().replace("retained 0 56", "retained 0 64"))
     log = directory / "retained-0" / f"{56:020d}.log"
     log.write_bytes(log.read_bytes()[:-5])
-    list(recover.recover_logs(discover([str(directory)]), RecoverOptions(), recover.ApplyOptions("one")))
+    list(recover.recover_logs(discover([str(directory)]), apply_options=recover.ApplyOptions("one")))
     after = points(directory)
     points_file.write_text(points_file.read_text().replace("transfers 0 66", "transfers 0 70"))
     points_file.write_text(points_file.read_text().replace(f"retained 0 {after['retained', 0]}", "retained 0 64"))
@@ -148,7 +162,7 @@ def test_metadata_that_cannot_be_read_is_written_as_in_another_partition(directo
     metadata = directory / "transfers-1" / "partition.metadata"
     before = metadata.read_bytes()
     metadata.write_bytes(b"version: 0\ntopic")
-    list(recover.recover_logs(discover([str(metadata.parent)]), RecoverOptions(), recover.ApplyOptions("one")))
+    list(recover.recover_logs(discover([str(metadata.parent)]), apply_options=recover.ApplyOptions("one")))
     assert metadata.read_bytes() == (directory / "transfers-0" / "partition.metadata").read_bytes() == before
 
 
@@ -251,7 +265,11 @@ def test_a_salvage_keeps_what_the_transaction_index_alone_knows(tmp_path: Path) 
     before = index.read_bytes()
     for number, strategy in enumerate((SALVAGE, SALVAGE, TRUNCATE, REINDEX)):
         options = RecoverOptions(strategy=strategy, walk="all")
-        list(recover.recover_logs(discover([str(partition)]), options, recover.ApplyOptions(f"run{number}")))
+        list(
+            recover.recover_logs(
+                discover([str(partition)]), options, apply_options=recover.ApplyOptions(f"run{number}")
+            )
+        )
         assert index.read_bytes() == before
 
 
@@ -288,7 +306,7 @@ def test_a_second_name_of_a_log_needs_its_space(directory: Path) -> None:
 
 
 def test_a_run_that_is_interrupted_lowers_the_recovery_points_of_what_it_did(directory: Path) -> None:
-    results = recover.recover_logs(discover([str(directory)]), RecoverOptions(), recover.ApplyOptions("one"))
+    results = recover.recover_logs(discover([str(directory)]), apply_options=recover.ApplyOptions("one"))
     for result in results:
         if isinstance(result, RecoveryResult) and result.applied:
             break
@@ -340,7 +358,7 @@ def test_a_copy_that_failed_is_not_in_the_way_of_the_next(directory: Path, monke
     how = recover.ApplyOptions(output=str(directory.parent / "copy"))
 
     def copied() -> list[KdumpError | None]:
-        found = recover.recover_logs(discover([str(directory / "transfers-0")]), RecoverOptions(), how)
+        found = recover.recover_logs(discover([str(directory / "transfers-0")]), apply_options=how)
         return [one.error for one in found if isinstance(one, RecoveryResult)]
 
     def full(*_: object) -> None:
@@ -356,7 +374,7 @@ def test_a_copy_that_failed_is_not_in_the_way_of_the_next(directory: Path, monke
 def test_no_copy_in_a_log_directory(directory: Path) -> None:
     how = recover.ApplyOptions(output=str(directory / "copy"))
     with pytest.raises(KdumpError, match="keep the broker from starting"):
-        list(recover.recover_logs(discover([str(directory)]), RecoverOptions(), how))
+        list(recover.recover_logs(discover([str(directory)]), apply_options=how))
     assert not (directory / "copy").exists()
 
 
@@ -378,7 +396,7 @@ def test_metadata_that_is_missing_is_written_where_a_broker_would_set_the_partit
     metadata.unlink()
     if not kraft:
         (directory / "meta.properties").write_text("version=0\nbroker.id=1\n")
-    list(recover.recover_logs(discover([str(metadata.parent)]), RecoverOptions(), recover.ApplyOptions("one")))
+    list(recover.recover_logs(discover([str(metadata.parent)]), apply_options=recover.ApplyOptions("one")))
     assert metadata.exists() == kraft
     assert not kraft or metadata.read_bytes() == before
 
@@ -397,7 +415,7 @@ def test_what_cannot_be_read_afterwards_is_not_called_clean(directory: Path, mon
     monkeypatch.setattr(recover, "verify_logs", failing)
     results = [
         one
-        for one in recover.recover_logs(discover([str(directory)]), RecoverOptions(), recover.ApplyOptions("one"))
+        for one in recover.recover_logs(discover([str(directory)]), apply_options=recover.ApplyOptions("one"))
         if isinstance(one, RecoveryResult)
     ]
     errors = {Path(one.plan.path).name: str(one.error) for one in results if one.error is not None}
@@ -411,9 +429,7 @@ def test_what_cannot_be_read_afterwards_is_not_called_clean(directory: Path, mon
 def test_nothing_is_taken_back_or_finished_under_a_broker(directory: Path, how: str) -> None:
     """From Python as from the command line."""
     (directory / ".lock").touch()
-    list(
-        recover.recover_logs(discover([str(directory / "transfers-0")]), RecoverOptions(), recover.ApplyOptions("one"))
-    )
+    list(recover.recover_logs(discover([str(directory / "transfers-0")]), apply_options=recover.ApplyOptions("one")))
     if how == "resume_recovery":
         journal = directory / "transfers-0" / ".kdump-undo" / "one" / "applied.jsonl"
         journal.rename(journal.with_name("applying.jsonl"))

@@ -41,7 +41,7 @@ def leader(tmp_path: Path) -> Path:
 def left(path: Path, engine: Engine | None = None, output: Path | None = None) -> list[Finding]:
     """The findings about transactions in the results of a truncation."""
     how = recover.ApplyOptions("run", None if output is None else str(output))
-    results = list(recover.recover_logs(discover([str(path)]), RecoverOptions(), how, engine))
+    results = list(recover.recover_logs(discover([str(path)]), apply_options=how, engine=engine))
     assert all(isinstance(one, RecoveryResult) and one.error is None for one in results)
     found = [finding for one in results if isinstance(one, RecoveryResult) for finding in one.left]
     return [finding for finding in found if finding.code.startswith("txn/")]

@@ -42,7 +42,7 @@ def test_the_lines_of_a_partition_come_back_after_a_run_over_another(trial: Grou
     options = RecoverOptions(walk="all", now_ms=directories.NOW_MS)
     for number, name in enumerate(("t-0", "t-1")):
         how = recover.ApplyOptions(f"run{number}")
-        list(recover.recover_logs(discover([str(trial.directory / name)]), options, how))
+        list(recover.recover_logs(discover([str(trial.directory / name)]), options, apply_options=how))
         assert lines(trial.directory / RECOVERY_POINTS)[name] < before[name]
     first, second = order
     recover.undo_recovery(str(trial.directory / first))
@@ -86,7 +86,7 @@ def test_the_lines_of_a_partition_go_down_where_a_broker_wrote_between_two_runs(
     points = trial.directory / RECOVERY_POINTS
     for number, name in enumerate(("t-0", "t-1")):
         how = recover.ApplyOptions(f"run{number}")
-        list(recover.recover_logs(discover([str(trial.directory / name)]), options, how))
+        list(recover.recover_logs(discover([str(trial.directory / name)]), options, apply_options=how))
         if not number:
             points.write_bytes(points.read_bytes().replace(b"u 0 30", b"u 0 29"))
     recover.undo_recovery(str(trial.directory / "t-0"))

@@ -218,7 +218,7 @@ def test_a_partition_on_its_own_has_its_plan_inside(tmp_path: Path) -> None:
     directory = directories.write(tmp_path / "t-0", recovery_plans.DAMAGED)
     before = tree(directory)
     how = recover.ApplyOptions("1")
-    list(recover.recover_logs(discover([str(directory)]), RecoverOptions(walk="all"), how))
+    list(recover.recover_logs(discover([str(directory)]), RecoverOptions(walk="all"), apply_options=how))
     with DirectoryHandle(str(directory), read_only=True) as handle:
         plan = run_plan.read(handle, UndoFolder("1"))
     assert plan is not None
@@ -305,7 +305,7 @@ def test_a_log_that_grew_keeps_all_of_it_from_being_undone(trial: GroupTrial) ->
         trial.undo()
     assert tree(trial.directory, undo=True) == now
     for name in ("t-0", "u-0"):
-        recover.undo_recovery(str(trial.directory / name), "1")
+        recover.undo_recovery(str(trial.directory / name), run="1")
     for name in ("t-0", "u-0"):
         assert tree(trial.directory / name) == {
             inner.partition("/")[2]: content for inner, content in trial.old.items() if inner.startswith(f"{name}/")
@@ -319,7 +319,7 @@ def test_a_forced_undo_of_a_log_directory_is_taken_back(trial: GroupTrial) -> No
     with log.open("ab") as file:
         file.write(b"since")
     now = tree(trial.directory)
-    recover.undo_recovery(str(trial.directory), None, True)
+    recover.undo_recovery(str(trial.directory), force=True)
     assert contents(tree(trial.directory / "t-1")) == recovery_plans.DAMAGED
     trial.undo("1-forced1")
     assert tree(trial.directory) == now
@@ -407,7 +407,7 @@ def test_partitions_on_their_own_of_which_one_failed(tmp_path: Path) -> None:
     with pytest.raises(KdumpError, match=r"run 1 is not undone here.*--run 1 .*--run 1-undo1"):
         recover.undo_recovery(str(tmp_path))
     assert tree(tmp_path) == now
-    recover.undo_recovery(str(tmp_path), "1")
+    recover.undo_recovery(str(tmp_path), run="1")
     assert contents(tree(tmp_path / "t-0")) == recovery_plans.PARTITION
 
 
@@ -457,7 +457,7 @@ def test_a_checkpoint_that_was_moved_away_is_not_thrown_away(tmp_path: Path, who
     directory = directories.write(tmp_path / "d", {**files, RECOVERY_POINTS: b"nonsense"})
     before = tree(directory)
     options = RecoverOptions(walk="all", now_ms=directories.NOW_MS)
-    list(recover.recover_logs(discover([str(directory)]), options, recover.ApplyOptions("1")))
+    list(recover.recover_logs(discover([str(directory)]), options, apply_options=recover.ApplyOptions("1")))
     assert not (directory / RECOVERY_POINTS).exists()
     (directory / RECOVERY_POINTS).write_bytes(build.checkpoint("t 0 15"))
     with (directory / "t-0" / "leader-epoch-checkpoint").open("ab") as file:
@@ -469,7 +469,7 @@ def test_a_checkpoint_that_was_moved_away_is_not_thrown_away(tmp_path: Path, who
     else:
         assert (directory / f".kdump-undo-1-old-{RECOVERY_POINTS}").read_bytes() == b"nonsense"
         assert (directory / RECOVERY_POINTS).read_bytes() != b"nonsense"
-    recover.undo_recovery(str(directory), "1-undo1")
+    recover.undo_recovery(str(directory), run="1-undo1")
     assert tree(directory) == now
 
 
@@ -566,7 +566,7 @@ def test_a_resume_of_one_partition_that_met_an_error_can_be_repeated(tmp_path: P
         directory = directories.write(tmp_path / "x" / "t-0", dict(recovery_plans.DAMAGED))
         options = RecoverOptions(walk="all", now_ms=NOW_MS)
         how = recover.ApplyOptions("1")
-        return directory, lambda: list(recover.recover_logs(discover([str(directory)]), options, how))
+        return directory, lambda: list(recover.recover_logs(discover([str(directory)]), options, apply_options=how))
 
     directory, act = written()
     total, _ = troubled(act, 0, OSError())
@@ -599,5 +599,5 @@ def test_a_second_undo_asks(trial: GroupTrial) -> None:
     with pytest.raises(KdumpError, match=r"1-undo1, is an undo itself, of run 1: .*repair back"):
         trial.undo()
     assert tree(trial.directory) == undone != repaired
-    recover.undo_recovery(str(trial.directory), None, True)
+    recover.undo_recovery(str(trial.directory), force=True)
     assert tree(trial.directory) == started

@@ -323,10 +323,10 @@ def compare(place: Path, rng: random.Random) -> None:
 
     deep = StatOptions(deep=True, now_ms=NOW_MS)
     for run in (
-        lambda how: verify_logs(found(), VerifyOptions(now_ms=NOW_MS), how),
-        lambda how: stat_logs(found(), StatOptions(now_ms=NOW_MS), how),
-        lambda how: stat_logs(found(), deep, how),
-        lambda how: plan_recovery(found(), RecoverOptions(now_ms=NOW_MS), how),
+        lambda how: verify_logs(found(), VerifyOptions(now_ms=NOW_MS), engine=how),
+        lambda how: stat_logs(found(), StatOptions(now_ms=NOW_MS), engine=how),
+        lambda how: stat_logs(found(), deep, engine=how),
+        lambda how: plan_recovery(found(), RecoverOptions(now_ms=NOW_MS), engine=how),
     ):
         expected = [values(item) for item in run(Serial())]
         with pytest.MonkeyPatch.context() as patch:
@@ -353,7 +353,7 @@ def test_a_path_that_a_worker_does_not_have_is_an_error_with_the_host(tmp_path: 
             small_groups(patch, random.Random(1))
         patch.setattr("socket.gethostname", lambda: "host-7")
         work = SparkEngine(InlineBackend(2, run=elsewhere, names_host=True))
-        reports = list(verify_logs(iter(items), VerifyOptions(now_ms=NOW_MS), work))
+        reports = list(verify_logs(iter(items), VerifyOptions(now_ms=NOW_MS), engine=work))
     assert [report.path for report in reports] == [item.path for item in items if isinstance(item, Partition)]
     assert not reports[0].errors
     there = f"{tmp_path}/there/transactions-0: no such directory on the host host-7"

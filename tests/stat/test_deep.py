@@ -24,7 +24,7 @@ FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
 
 def measured(path: Path, engine: Any = None, **options: Any) -> list[kdump.PartitionStatistics]:
-    found = kdump.stat_logs(kdump.discover([path]), kdump.StatOptions(deep=True, **options), engine)
+    found = kdump.stat_logs(kdump.discover([path]), kdump.StatOptions(deep=True, **options), engine=engine)
     return [each for each in found if isinstance(each, kdump.PartitionStatistics)]
 
 

@@ -50,7 +50,7 @@ Sleep = Callable[[float], None]
 def measured(path: Path, sleep: Sleep, engine: Any = None, **options: Any) -> kdump.PartitionStatistics:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("time.sleep", sleep)
-        found = list(kdump.stat_logs(kdump.discover([path]), kdump.StatOptions(**options), engine))
+        found = list(kdump.stat_logs(kdump.discover([path]), kdump.StatOptions(**options), engine=engine))
     return next(each for each in found if isinstance(each, kdump.PartitionStatistics))
 
 

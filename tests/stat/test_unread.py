@@ -60,7 +60,7 @@ def partition_with(directory: Path, bad: bytes) -> tuple[Path, int]:
 
 
 def measured(path: Path, engine: Any = None, **options: Any) -> library.PartitionStatistics:
-    found = library.stat_logs(library.discover([path]), library.StatOptions(**options), engine)
+    found = library.stat_logs(library.discover([path]), library.StatOptions(**options), engine=engine)
     return next(each for each in found if isinstance(each, library.PartitionStatistics))
 
 

@@ -40,7 +40,7 @@ def segments(directory: Path, *bases: int, suffixes: tuple[str, ...] = SUFFIXES)
 
 
 def found(*paths: Path | str, kind: Kind | None = None) -> list[Partition | LogDirectory | SourceError]:
-    return list(discover(map(str, paths), kind))
+    return list(discover(map(str, paths), kind=kind))
 
 
 def partitions(*paths: Path | str) -> list[Partition]:
@@ -414,16 +414,16 @@ def test_a_file_does_not_come_beside_its_directory(logs: Path, tmp_path: Path) -
 
 def test_standard_input() -> None:
     given = LogFile("-", Kind.LOG, None, True, 7, "/tmp/spool")
-    (partition,) = discover(["-", "-"], None, given)
+    (partition,) = discover(["-", "-"], standard_input=given)
     assert isinstance(partition, Partition)
     assert (partition.path, partition.topic_partition, partition.whole) == ("-", None, False)
     assert partition.segments == ((given, None, None, None),)
-    assert list(log_files(["-"], None, given)) == [given]
-    (partition,) = discover(["-"], None, given._replace(kind=Kind.CHECKPOINT))
+    assert list(log_files(["-"], standard_input=given)) == [given]
+    (partition,) = discover(["-"], standard_input=given._replace(kind=Kind.CHECKPOINT))
     assert isinstance(partition, Partition)
     assert (partition.segments, len(partition.kraft_snapshots)) == ((), 1)
     closed = SourceError("-: standard input is closed")
-    assert list(discover(["-"], None, closed)) == list(log_files(["-"], None, closed)) == [closed]
+    assert list(discover(["-"], standard_input=closed)) == list(log_files(["-"], standard_input=closed)) == [closed]
 
 
 # ---- links, and what cannot be read

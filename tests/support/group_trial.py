@@ -43,7 +43,7 @@ class GroupTrial:
     def apply(self) -> list[RecoveryResult]:
         options = RecoverOptions(walk="all", now_ms=directories.NOW_MS)
         how = recover.ApplyOptions("1", None, self.keep, drop_marker=True)
-        found = list(recover.recover_logs(discover([str(self.directory)]), options, how))
+        found = list(recover.recover_logs(discover([str(self.directory)]), options, apply_options=how))
         results = [one for one in found if isinstance(one, RecoveryResult)]
         if errors := [one.error for one in results if one.error is not None]:
             raise errors[0]
@@ -53,7 +53,7 @@ class GroupTrial:
         return recover.resume_recovery(str(self.directory))
 
     def undo(self, run: str | None = None) -> list[RunResult]:
-        return recover.undo_recovery(str(self.directory), run)
+        return recover.undo_recovery(str(self.directory), run=run)
 
     def broker(self) -> None:
         """What a broker's start and stop write."""
@@ -71,7 +71,7 @@ class GroupTrial:
         before = contents(tree(self.directory))
         for name in (*PARTITIONS, "whole-0"):
             (self.directory / name / "00000000000000000020.index").write_bytes(b"x")
-        list(recover.recover_logs(discover([str(self.directory)]), options, HOW))
+        list(recover.recover_logs(discover([str(self.directory)]), options, apply_options=HOW))
         self.undo()
         for name in (*PARTITIONS, "whole-0"):
             name = f"{name}/00000000000000000020.index"
@@ -82,7 +82,7 @@ class GroupTrial:
     def refuses(self) -> None:
         """A new run refuses the whole log directory."""
         try:
-            found = list(recover.recover_logs(discover([str(self.directory / "whole-0")]), RecoverOptions(), HOW))
+            found = list(recover.recover_logs(discover([str(self.directory / "whole-0")]), apply_options=HOW))
         except KdumpError as error:
             said = str(error)
         else:

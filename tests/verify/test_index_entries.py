@@ -280,7 +280,7 @@ def planned(directory: Path, options: Recovering = OPTIONS, engine: Any = None) 
     from kdump.recover.planner import plan_partition
 
     (partition,) = (item for item in discover([str(directory)]) if isinstance(item, Partition))
-    (report,) = verify_logs([partition], ScanOptions(valid_segments=True, now_ms=NOW_MS), engine)
+    (report,) = verify_logs([partition], ScanOptions(valid_segments=True, now_ms=NOW_MS), engine=engine)
     assert not report.errors
     return plan_partition(report, partition, options)
 
@@ -513,7 +513,7 @@ def test_what_brokers_wrote(tmp_path: Path, name: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
             borders(patch, random.Random(name))
             options = ScanOptions(valid_segments=True, now_ms=NOW_MS)
-            (report,) = verify_logs(discover([str(directory)]), options, Ranges())
+            (report,) = verify_logs(discover([str(directory)]), options, engine=Ranges())
         for log in sorted(directory.glob("*.log")):
             valid = report.valid_segments.get(log.name)
             if valid is not None:

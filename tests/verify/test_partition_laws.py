@@ -51,7 +51,7 @@ FEW = settings(max_examples=examples(40), deadline=None, suppress_health_check=[
 
 
 def verified(place: Path, *, deep: bool = False, engine: Any = None) -> list[Report]:
-    return list(verify_logs(discover([str(place)]), VerifyOptions(deep, now_ms=NOW_MS), engine or Serial()))
+    return list(verify_logs(discover([str(place)]), VerifyOptions(deep, now_ms=NOW_MS), engine=engine or Serial()))
 
 
 def shown(place: Path, *, deep: bool = False) -> list[Finding]:
