@@ -18,10 +18,11 @@ class Urgency(IntEnum):
 
     START = 0
     PUT_BACK = 1
-    REPAIR = 2
-    REFUSED = 3
-    STRAY = 4
-    REPLICA = 5
+    UNREPAIRED = 2
+    REPAIR = 3
+    REFUSED = 4
+    STRAY = 5
+    REPLICA = 6
 
 
 class RecoveryStep(NamedTuple):
@@ -36,10 +37,19 @@ class RecoveryStep(NamedTuple):
     path: str = ""
     otherwise: Optional["RecoveryStep"] = None
 
+    def above(self, limit: int) -> Optional["RecoveryStep"]:
+        """The step, and the one that it has otherwise, as far as they are more urgent than that."""
+        step = self if self.otherwise is None else self._replace(otherwise=self.otherwise.above(limit))
+        return step if step.urgency > limit else None
+
 
 START_BROKER: Final = RecoveryStep(Urgency.START, "start the broker")
 PUT_BACK: Final = RecoveryStep(Urgency.PUT_BACK, "put it back in place")
 PUT_COPY_BACK: Final = RecoveryStep(Urgency.PUT_BACK, "put the copy in place of the original")
+GONE: Final = frozenset(("segment/missing", "checkpoint/beyond"))
+"""The errors that say that records are missing: nothing brings them back, and a broker serves the rest."""
+UNREPAIRED: Final = GONE | {"offset/base", "batch/limit", "metadata/missing", "metadata/topic-id"}
+"""The errors of which no strategy repairs anything."""
 _NAMED: Final = 3
 """So many paths are named; the others are counted."""
 
@@ -73,6 +83,25 @@ def _stray(finding: Finding) -> RecoveryStep:
         write = rf"printf 'version: 0\ntopic_id: ID\n' > {file}, with the ID that {id_of} says"
     words = f"a broker would rename {path} to NAME-stray and begin an empty partition; before that: {write}"
     return RecoveryStep(Urgency.STRAY, words)
+
+
+def of_unrepaired(found: Iterable[Finding]) -> RecoveryStep | None:
+    """The step where no strategy repairs an error; None where errors say at most that records are missing."""
+    errors = (one for one in found if one.severity is Severity.ERROR and one.code not in GONE)
+    first = next(errors, None)
+    if first is None:
+        return None
+    served = ", which a broker serves as it is" if first.broker == "ignores" else ""
+    explain = shell_command(["kdump", "verify", "--explain", first.code])
+    return RecoveryStep(
+        Urgency.UNREPAIRED, f"no strategy repairs {first.code} of {first.path}{served}; {explain} says what it means"
+    )
+
+
+def lacks_records(found: Iterable[Finding], committed: bool | None) -> bool:
+    """Whether another replica may have records that are missing: committed ones, or ones of which that is not known."""
+    is_open = committed is None and any(one.severity is Severity.ERROR and one.code in GONE for one in found)
+    return committed is True or is_open
 
 
 def from_replica(path: str, otherwise: RecoveryStep | None = None) -> RecoveryStep:

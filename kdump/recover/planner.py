@@ -14,6 +14,7 @@ from kdump.errors import SourceError, only
 from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, build_offsets, offset_entries
 from kdump.format.naming import RECOVERY_POINTS, TopicPartition
 from kdump.recover.losses import loss_without_plan
+from kdump.recover.next_step import UNREPAIRED
 from kdump.recover.plan import (
     REINDEX,
     SALVAGE,
@@ -33,7 +34,7 @@ from kdump.storage.source import read_whole
 from kdump.storage.stamps import read_stamps
 from kdump.storage.undo_folders import resume_hint
 from kdump.verify.findings import Finding, Severity
-from kdump.verify.reaction import TRUNCATION_CODES
+from kdump.verify.next_step import REBUILT
 from kdump.verify.report import Report
 from kdump.verify.scan import ScanOptions
 from kdump.verify.verify import verify_logs
@@ -117,7 +118,8 @@ def _plan(report: Report, item: PlanItem, options: RecoverOptions, budget: Rebui
 
 def _with_salvage(plan: Plan, report: Report, item: PlanItem) -> Plan:
     """The plan of a truncation, with what a salvage would do. A log in which nothing is damaged is not read again."""
-    stays = any(finding.severity is Severity.ERROR and finding.code in TRUNCATION_CODES for finding in plan.not_covered)
+    errors = [finding.code for finding in plan.not_covered if finding.severity is Severity.ERROR]
+    stays = any(not code.startswith(REBUILT) and code not in UNREPAIRED for code in errors)
     loses = plan.lost.given_up.batches != 0
     if plan.options.strategy != TRUNCATE or plan.alone or not (loses or stays):
         return plan

@@ -25,10 +25,12 @@ from kdump.recover.next_step import (
     RecoveryStep,
     Urgency,
     from_replica,
+    lacks_records,
     of_findings,
+    of_unrepaired,
     refused,
 )
-from kdump.recover.plan import REINDEX, TRUNCATE, Action, NewestWalk, Plan, RecoverOptions, RecoveryResult
+from kdump.recover.plan import REINDEX, SALVAGE, TRUNCATE, Action, NewestWalk, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.planner import (
     Points,
     is_damaged,
@@ -364,7 +366,7 @@ def remaining_findings(path: str, beside: str | None = None, *, cut: bool = Fals
 def _next(plan: Plan, path: str, found: tuple[Finding, ...], elsewhere: RecoveryStep | None) -> RecoveryStep:
     """What to do after a plan. `elsewhere` is the step for what stays in the same log directory."""
     step = _step_without_replica(plan, path, found, elsewhere)
-    return from_replica(plan.path, step) if plan.lost.committed else step
+    return from_replica(plan.path, step) if lacks_records(found, plan.lost.committed) else step
 
 
 def _step_without_replica(
@@ -373,7 +375,8 @@ def _step_without_replica(
     stays = of_findings(found) or elsewhere
     if stays is not None and stays.urgency is Urgency.STRAY:
         return stays
-    if all(finding.severity < Severity.ERROR for finding in found) or plan.is_root:
+    unrepaired = of_unrepaired(found)
+    if unrepaired is None or plan.is_root:
         if stays is not None:
             return stays
         if path != plan.path:
@@ -385,6 +388,8 @@ def _step_without_replica(
     how = "--salvage --dry-run" if plan.options.walk == "all" or plan.options.strategy == REINDEX else "--from all"
     if all(finding.code.startswith(REBUILT) for finding in found if finding.severity is Severity.ERROR):
         how = "--reindex"
+    elif plan.options.strategy == SALVAGE:
+        return unrepaired
     return RecoveryStep(Urgency.REPAIR, shell_command(["kdump", "recover", *how.split(), path]))
 
 

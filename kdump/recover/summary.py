@@ -6,7 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.format.naming import TopicPartition
-from kdump.recover.next_step import RecoveryStep, Urgency, from_replica, next_of, of_findings
+from kdump.recover.next_step import (
+    PUT_BACK,
+    START_BROKER,
+    UNREPAIRED,
+    RecoveryStep,
+    Urgency,
+    from_replica,
+    lacks_records,
+    next_of,
+    of_findings,
+    of_unrepaired,
+)
 from kdump.recover.plan import REINDEX, SALVAGE, TRUNCATE, Damaged, GivenUp, Lost, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals, lost_fields
 from kdump.recover.runs import is_log_directory
@@ -32,15 +43,6 @@ _OPTIONS: Final[Mapping[str, str]] = {
 _AT_ONCE: Final = 5
 """So many partitions does a command name that is not about all paths."""
 _INDEXES: Final = ("index/", "timeindex/", "txnindex/")
-_GONE: Final = (
-    "segment/missing",
-    "checkpoint/beyond",
-    "offset/base",
-    "batch/limit",
-    "metadata/missing",
-    "metadata/topic-id",
-)
-"""What no strategy brings back."""
 
 
 class RecoverySummary(NamedTuple):
@@ -131,7 +133,8 @@ class RecoveryTotals:
             self._failed += result.error is not None
             self._first_offset, self._end_offset = plan.log_start_offset, plan.log_end_offset
             errors = [finding.code for finding in plan.not_covered if finding.severity is Severity.ERROR]
-            salvageable = any(not code.startswith(REBUILT) and code not in _GONE for code in errors)
+            salvageable = any(not code.startswith(REBUILT) and code not in UNREPAIRED for code in errors)
+            salvageable &= plan.salvage is None or not plan.salvage.empty
             reindexable = any(
                 finding.code.startswith(_INDEXES) or (finding.code.startswith(REBUILT) and finding.code in errors)
                 for finding in plan.not_covered
@@ -211,10 +214,22 @@ class RecoveryTotals:
         plan = result.plan
         if result.next is not None:
             yield result.next
-        elif plan.lost.committed and result.error is None:
-            yield from_replica(plan.path, step)
-        elif step is not None and (self._applies or step.urgency is Urgency.STRAY):
-            yield step
+        elif result.error is None:
+            step = step or self._step_as_it_is(plan)
+            if not plan.is_root and lacks_records(plan.not_covered, plan.lost.committed):
+                yield from_replica(plan.path, step)
+            elif step is not None:
+                yield step
+
+    def _step_as_it_is(self, plan: Plan) -> RecoveryStep | None:
+        """The step of a partition with errors, or without committed records, in which nothing is changed."""
+        has_errors = any(finding.severity is Severity.ERROR for finding in plan.not_covered)
+        if plan.is_root or not plan.is_empty or not (has_errors or plan.lost.committed):
+            return None
+        unrepaired = of_unrepaired(plan.not_covered)
+        if unrepaired is not None or plan.is_running or self._output is not None:
+            return unrepaired
+        return START_BROKER if self._is_placed(plan.path) else PUT_BACK
 
     def summary(self, *, failed: bool = False, interrupted: bool = False) -> RecoverySummary:
         """The sums so far; `failed` says whether anything could not be done."""
@@ -256,11 +271,19 @@ class RecoveryTotals:
         for copies in self._copies.values():
             if len(copies) > 1 and not failed and not lacking.isdisjoint(copies):
                 return fill_command(copies)
-        steps = [*self._steps]
+        steps = [step for step in self._steps if not (failed and step.urgency <= Urgency.PUT_BACK)]
         if not self._applies:
             # What a plan does comes first; then its result says what is still to be decided.
-            steps = [step for step in steps if not (self._actions and step.urgency is Urgency.STRAY)]
-            return next_of(steps, self._command())
+            # What a plan does comes first; then its result says what is still to be decided.
+            command = self._command()
+            limit = (
+                Urgency.STRAY
+                if self._actions or self._better_salvaged
+                else Urgency.REPAIR
+                if command
+                else Urgency.START - 1
+            )
+            return next_of(filter(None, (step.above(limit) for step in steps)), command)
         if failed and self._actions:
             return None
         if self._leaves_damage and (repair := self._repair()) is not None:

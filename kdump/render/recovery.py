@@ -239,7 +239,7 @@ def _lost(result: RecoveryResult) -> Iterator[tuple[str, str]]:
     committed = committed_sentence(plan, applied=result.applied)
     if committed is not None:
         yield "committed", committed
-    if plan.salvage is not None:
+    if plan.salvage is not None and not (plan.is_empty and plan.salvage.empty):
         yield TRUNCATE, _comparison(plan.lost, plan.log_end_offset)
         yield SALVAGE, _comparison(plan.salvage.lost, plan.salvage.log_end_offset)
 

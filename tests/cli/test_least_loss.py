@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 from kdump.recover import planner
 from kdump.recover.plan import SALVAGE, TRUNCATE, Plan, RecoverOptions
 from kdump.storage.discovery import discover
+from support import damage_partition
 from support.damage import NotApplicable
 from support.losses import CASES, LossCase, write_damaged, write_points
 
@@ -142,3 +144,61 @@ def test_another_copy_among_the_paths_fills_the_hole(changing: Any, tmp_path: Pa
     words = ran.text.splitlines()[-1].removeprefix("next: kdump ").replace("DIR", "made").split()
     assert changing.inside(*words).status in (0, 1)
     assert changing.inside("recover", "made").status == 0
+
+
+# ---- where the last line leads to
+
+
+def in_log_directory(tmp_path: Path, damage: str, *, known: bool = True) -> Path:
+    """A log of seven segments with a damage, whose records are all below the high watermark where that is known."""
+    case = LossCase("segments/segments-0", "none", "above", "below", TRUNCATE)
+    points = write_damaged(case, tmp_path / "d" / "t-0")._replace(recovery_point=0)
+    write_points(tmp_path / "d", {"t-0": points} if known else {})
+    if damage != "none":
+        damage_partition.apply(damage, tmp_path / "d" / "t-0", random.Random(damage))
+    return tmp_path / "d" / "t-0"
+
+
+def empty_middle(directory: Path, *, zeros: bool) -> None:
+    for path in directory.glob(f"{231:020}.*"):
+        if not zeros:
+            path.unlink()
+        elif path.suffix == ".log":
+            path.write_bytes(bytes(path.stat().st_size))
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("zeros", [True, False])
+def test_a_hole_that_nothing_fills_ends_with_the_start(changing: Any, tmp_path: Path, zeros: bool, known: bool) -> None:
+    """Another replica comes first, also where it is not known whether the records were committed."""
+    empty_middle(in_log_directory(tmp_path, "none", known=known), zeros=zeros)
+    last = changing.inside("recover", "d/t-0").lines[-1]
+    if zeros:
+        assert last.endswith("kdump recover --salvage d/t-0")
+        last = changing.inside("recover", "--salvage", "d/t-0").lines[-1]
+    assert last.startswith("next: if another replica has the missing committed offsets, move d/t-0 aside before ")
+    assert last.endswith("; if none has: start the broker")
+    assert changing.inside("recover", "d/t-0").lines[-1] == last
+
+
+def test_what_a_salvage_repairs_comes_before_what_a_truncation_leaves(changing: Any, tmp_path: Path) -> None:
+    """A broker refuses the files as they are, and what a truncation leaves."""
+    in_log_directory(tmp_path, "rotated-batches")
+    ran = changing.inside("recover", "d/t-0")
+    assert ran.lines[0].startswith("broker: does not start: ")
+    assert ran.lines[-1].endswith("; if none has: kdump recover --salvage d/t-0")
+
+
+def test_what_no_strategy_repairs_is_said_at_once(changing: Any, tmp_path: Path) -> None:
+    in_log_directory(tmp_path, "resealed-count", known=False)
+    last = changing.inside("recover", "d/t-0").lines[-1]
+    assert last.startswith("next: no strategy repairs batch/count of d/t-0/0000")
+    assert last.endswith(", which a broker serves as it is; kdump verify --explain batch/count says what it means")
+
+
+def test_a_repair_comes_before_a_topic_id(changing: Any, tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "leader", tmp_path / "d", ignore=shutil.ignore_patterns("expected", "case.toml"))
+    (tmp_path / "d" / "retained-0" / "partition.metadata").write_text("version: 0\ntopic_id: wCO-p8jMSDOmjbmG5aH4gA")
+    flip(min((tmp_path / "d" / "retained-0").glob("*.log")), 100)
+    ran = changing.inside("recover", "d/retained-0")
+    assert "; if none has: kdump recover --" in ran.lines[-1]

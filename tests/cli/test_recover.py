@@ -352,12 +352,21 @@ def test_the_next_command_does_what_was_planned(kdump: Any, library: Library, lo
     assert len(library.how) == 1
 
 
+NONE = (
+    f"no strategy repairs {OLD.code} of {OLD.path}, which a broker serves as it is; kdump verify --explain {OLD.code}"
+    " says what it means"
+)
+
+
 def test_damage_that_is_not_covered_leads_to_salvage(kdump: Any, library: Library, place: str) -> None:
     library.plans = [nothing(not_covered=(OLD,))]
     for given, wanted in (
         (["--from", "newest"], "kdump recover --salvage --dry-run topic-0"),
         (["--rebuild", "all"], "kdump recover --salvage --dry-run --rebuild all topic-0"),
-        (["--salvage", "--dry-run"], None),
+        (
+            ["--salvage", "--dry-run"],
+            NONE,
+        ),
     ):
         assert summary(kdump.inside("recover", "--format", "json", *given, place))["next"] == wanted
     library.plans = [nothing()]
