@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import os
 import pty
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -25,11 +27,20 @@ from kdump.verify.scan import ScanOptions
 from support import file_reports, laws  # noqa: F401  # laws: before the settings of any test
 from support.cases import CASES, share
 from support.command_runs import Ran, run_inside
+from support.command_server import CommandServer, read_all
 
 KDUMP = Path(sys.executable).with_name("kdump")
 TIMEOUT_SECONDS = 60
 CLOCK_NS = 100_000_000
 """More than the clock of a file system may be late."""
+
+# The processes of a run, and those that tests start, find compiled what one of them compiled: in an environment that
+# forbids it, each would compile every module and rewrite every assertion again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# What collecting makes stays to the end of the run: nothing of it is garbage.
+gc.disable()
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is in a script that a shell started in the background; the commands that the tests interrupt would inherit
@@ -65,6 +76,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen = set(kept)
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = kept
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def case_of(item: pytest.Item) -> str:
@@ -160,14 +176,17 @@ class Command:
     def __call__(
         self, *arguments: str, stdin: bytes | None = None, timeout: float = TIMEOUT_SECONDS, **environment: str
     ) -> Ran:
+        wanted = self.environment(**environment)
         with self.watched(arguments):
+            if SERVER.takes(wanted):
+                return Ran(*SERVER.capture(arguments, self.directory, wanted, stdin or b"", timeout))
             done = subprocess.run(
                 [self.program, *arguments],
                 cwd=self.directory,
-                input=b"" if stdin is None else stdin,
+                input=stdin or b"",
                 capture_output=True,
                 timeout=timeout,
-                env=self.environment(**environment),
+                env=wanted,
                 check=False,
             )
         return Ran(done.returncode, done.stdout, done.stderr)
@@ -202,29 +221,35 @@ class Command:
         self, *arguments: str, columns: int = 100, stdout: bool = True, stderr: bool = True, **environment: str
     ) -> Ran:
         """A run whose standard output or standard error, or both, are a terminal; what the terminal got is `out`."""
+        wanted = self.environment(COLUMNS=str(columns), LINES="40", **environment)
         ours, theirs = pty.openpty()
-        try:
-            with self.watched(arguments):
-                process = subprocess.Popen(
-                    [self.program, *arguments],
-                    cwd=self.directory,
-                    stdin=subprocess.DEVNULL,
-                    stdout=theirs if stdout else subprocess.DEVNULL,
-                    stderr=theirs if stderr else subprocess.DEVNULL,
-                    env=self.environment(COLUMNS=str(columns), LINES="40", **environment),
-                )
+        with open(os.devnull, "r+b", buffering=0) as null, ThreadPoolExecutor(1) as threads, self.watched(arguments):
+            streams = null.fileno(), theirs if stdout else null.fileno(), theirs if stderr else null.fileno()
+            got = threads.submit(read_all, ours)
+            try:
+                if SERVER.takes(wanted):
+                    status = SERVER.run(arguments, self.directory, wanted, streams, TIMEOUT_SECONDS)
+                else:
+                    status = subprocess.run(
+                        [self.program, *arguments],
+                        cwd=self.directory,
+                        stdin=streams[0],
+                        stdout=streams[1],
+                        stderr=streams[2],
+                        env=wanted,
+                        timeout=TIMEOUT_SECONDS,
+                        check=False,
+                    ).returncode
+            finally:
                 os.close(theirs)
-                theirs = -1
-                got = bytearray()
-                with contextlib.suppress(OSError):  # the end of a terminal is an error
-                    while piece := os.read(ours, 1 << 16):
-                        got += piece
-                status = process.wait(TIMEOUT_SECONDS)
-        finally:
-            os.close(ours)
-            if theirs >= 0:
-                os.close(theirs)
-        return Ran(status, bytes(got), b"")
+        return Ran(status, got.result(), b"")
+
+
+SERVER = CommandServer(Command.program, Command.environment())
+
+
+def pytest_unconfigure() -> None:
+    SERVER.close()
 
 
 @pytest.fixture
