@@ -3,11 +3,11 @@
     found = kdump.discover(["/data/kafka"])                  log directories, partitions, what cannot be read
     for report in kdump.verify_logs(found): ...              the findings and counts of each partition
     files = kdump.log_files(["/data/kafka/topic-0"])         the log files alone
-    for event in kdump.dump_logs(files, options, print): ... batches with their records, gaps, tails, in order
-    for event in kdump.merge_logs(files, options, print): ...    the same by the timestamps of the records
-    for event in kdump.follow_logs(paths, options, print, FollowOptions()): ...   the same as a broker writes them
-    for plan in kdump.plan_recovery(found, options): ...     what a recovery would do, and what would be lost
-    for result in kdump.recover_logs(found, options, how): ...   what was done; undo_recovery undoes it
+    for event in kdump.dump_logs(files): ...                 batches with their records, gaps, tails, in order
+    for event in kdump.merge_logs(files): ...                the same by the timestamps of the records
+    for event in kdump.follow_logs("/data/kafka/topic-0"): ...   the same as a broker writes them
+    for plan in kdump.plan_recovery(found): ...              what a recovery would do, and what would be lost
+    for result in kdump.recover_logs(found): ...             what was done; undo_recovery undoes it
     for each in kdump.stat_logs(found): ...                  the numbers of each partition and log directory
     kdump.arrow("/data/kafka/topic-0").read_pandas()         the records as columns of Arrow, batch by batch
     kdump.table_reader("/data/kafka", "transactions")        batches, segments, transactions, groups, findings …
@@ -19,6 +19,11 @@
 Everything that a command does is here as values. What the functions take and yield beside these names is in the rooms:
 kdump.stat.Histogram, kdump.dump.FileBegin, kdump.verify.CATALOGUE, kdump.convert.Target. Each public name stands in one
 place; help(kdump.stat) has those of a room. A name is imported on first use, so importing kdump costs nothing.
+
+What is read comes first: paths, what `discover` found, or the files that `log_files` lists. `options` may be left out
+everywhere. All else is a keyword: `engine` is where the work runs (kdump.engine.Processes); `on_bytes` and `on_path`
+are called as the work goes on. What is found comes among the values. `on_damage` and `on_error` stand only where a
+caller takes something else one by one: the batches of a pyarrow.RecordBatchReader, the records of a log.
 
 To make a name public, add it to the table of the package's `__init__.py`: here only a function that does what a command
 does, its options, the value that it is there for, or an error; else in its room. Then run

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -15,7 +15,6 @@ from kdump.errors import KdumpError
 from kdump.format import naming
 from kdump.render import RECORD_FORMATS
 from kdump.render.escaping import printable
-from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
     from kdump.dump.read_at import ReadResult, StartOffset
@@ -98,7 +97,7 @@ def _read(log: "Log", chosen: dict[str, Any]) -> "ReadResult":
     return read_at.read(log, chosen["at"], chosen["max_bytes"] or read_at.READ_BYTES)
 
 
-def events(chosen: dict[str, Any], wanted: DumpOptions, on_damage: Callable[[Severity], None]) -> Iterator[Event]:
+def events(chosen: dict[str, Any], wanted: DumpOptions) -> Iterator[Event]:
     """What the read returns, as events of a dump."""
     from kdump.dump import read_at
 
@@ -109,7 +108,7 @@ def events(chosen: dict[str, Any], wanted: DumpOptions, on_damage: Callable[[Sev
                 _check_kafka_format(result.fetched.segment)
             if chosen["verbose"] and chosen["format_name"] in ("kafka", *RECORD_FORMATS):
                 _complain_entry(read_at.read_entry(log, result))
-            yield from read_at.dump_read(log, result, wanted, on_damage, verbose=chosen["verbose"])
+            yield from read_at.dump_read(log, result, wanted, verbose=chosen["verbose"])
     except KdumpError as error:
         yield DumpFailure(read_at.located(error, chosen["paths"][0]))
 

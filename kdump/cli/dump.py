@@ -25,7 +25,7 @@ from kdump.cli import (
 from kdump.cli.exit_status import INTERRUPTED
 from kdump.cli.sections import SectionedCommand
 from kdump.dump.dump import DumpOptions, dump_logs
-from kdump.dump.events import DumpFailure, Event, MatchCount
+from kdump.dump.events import DamageNote, DumpFailure, Event, MatchCount
 from kdump.dump.record_count import counted
 from kdump.render import BYTE_FORMATS, BYTES_MODES, FINDING_FORMATS, RECORD_FORMATS, Renderer, RenderOptions, renderer
 from kdump.render.base import StderrLine
@@ -185,7 +185,7 @@ def command(**chosen: Any) -> int:
     with _events(chosen, met.add) as events, _renderer(chosen) as out:
         failed, status = 0, INTERRUPTED
         try:
-            for message in out.show(_shown(events, chosen)):
+            for message in out.show(_shown(_without_notes(events, met.add), chosen)):
                 if isinstance(message, Finding):
                     met.add(message.severity)
                 failed = max(failed, _complain(message, chosen["format_name"]))
@@ -195,6 +195,15 @@ def command(**chosen: Any) -> int:
         if chosen["format_name"] == "json" and not (chosen["quiet"] or chosen["no_summary"]):
             out.exit_summary("dump", status, round(time.monotonic() - started, 3))
     return status
+
+
+def _without_notes(events: Iterator[Event], on_damage: Callable[[Severity], object]) -> Iterator[Event]:
+    """The events without the notes of damage, whose severities decide the exit status."""
+    for event in events:
+        if isinstance(event, DamageNote):
+            on_damage(event.severity)
+        else:
+            yield event
 
 
 def _shown(events: Iterator[Event], chosen: dict[str, Any]) -> Iterator[Event]:
@@ -208,26 +217,26 @@ def _shown(events: Iterator[Event], chosen: dict[str, Any]) -> Iterator[Event]:
 def _events(chosen: dict[str, Any], on_damage: Callable[[Severity], None]) -> Iterator[Iterator[Event]]:
     """The events of the dump that the options ask for."""
     if chosen["metadata_image"]:
-        yield metadata_image.events(chosen, on_damage)
+        yield metadata_image.events(chosen)
         return
     wanted = _dump_options(chosen, on_damage)
     kafka = chosen["format_name"] == "kafka"
     if chosen["at"] is not None:
-        events = at.events(chosen, wanted, on_damage)
+        events = at.events(chosen, wanted)
         yield _tool_events(events, wanted) if kafka else events
         return
     if chosen["follow"]:
-        yield follow.events(chosen, wanted, on_damage)
+        yield follow.events(chosen, wanted)
         return
     with options.files(chosen, indexes=chosen["verify_index_only"] or chosen["index_sanity_check"]) as files:
         if kafka:
             from kdump.dump.kafka_tool.dump_log_segments import tool_files
 
-            yield _tool_events(dump_logs(tool_files(files), wanted, on_damage), wanted)
+            yield _tool_events(dump_logs(tool_files(files), wanted), wanted)
         elif chosen["order"] == order.TIME:
-            yield order.events(files, wanted, on_damage)
+            yield order.events(files, wanted)
         else:
-            yield dump_logs(files, wanted, on_damage)
+            yield dump_logs(files, wanted)
 
 
 def _tool_events(events: Iterator[Event], wanted: DumpOptions) -> Iterator[Event]:

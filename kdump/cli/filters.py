@@ -15,7 +15,6 @@ from kdump.errors import KdumpError
 from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
-    from kdump.dump.dump_options import OnDamage
     from kdump.dump.filters import BytesPattern, HeaderPattern, ProducerPattern, RecordPredicates
     from kdump.dump.log_end import FromEnd
 
@@ -316,7 +315,7 @@ def _check_ends(chosen: dict[str, Any]) -> None:
             raise click.UsageError(f"--last, and bounds before the end of the log, do not go with {option}")
 
 
-def predicates(chosen: dict[str, Any], on_damage: "OnDamage") -> "RecordPredicates | None":
+def predicates(chosen: dict[str, Any], on_damage: "Callable[[Severity], object]") -> "RecordPredicates | None":
     """What the options ask of a record; None for all. Raises KdumpError where a transactional id is not known."""
     if not any(chosen[field] for field in _NAMES):
         return None
@@ -333,7 +332,7 @@ def predicates(chosen: dict[str, Any], on_damage: "OnDamage") -> "RecordPredicat
     )
 
 
-def _producers_of(chosen: dict[str, Any], on_damage: "OnDamage") -> "Iterator[ProducerPattern]":
+def _producers_of(chosen: dict[str, Any], on_damage: "Callable[[Severity], object]") -> "Iterator[ProducerPattern]":
     """The producers of the transactional ids. Damage where they are looked up may hide one."""
     wanted = chosen["transactional_ids"]
     if not wanted:

@@ -11,7 +11,6 @@ import click
 from kdump.dump.dump import DumpOptions
 from kdump.dump.events import Event
 from kdump.format.naming import Kind
-from kdump.verify.findings import Severity
 
 _EXCLUDED: Final = {
     "at": "--at reads once",
@@ -58,12 +57,12 @@ def check(chosen: dict[str, Any]) -> None:
         raise click.UsageError("--follow shows segments, which is --type log")
 
 
-def events(chosen: dict[str, Any], wanted: DumpOptions, on_damage: Callable[[Severity], None]) -> Iterator[Event]:
+def events(chosen: dict[str, Any], wanted: DumpOptions) -> Iterator[Event]:
     """The events of the logs that are followed."""
     from kdump.dump.follow.follow import FollowOptions, follow_logs
 
     follow = FollowOptions(_wait, committed=chosen["until"] is not None, kind=chosen["kind"])
-    return follow_logs(chosen["paths"], wanted, on_damage, follow)
+    return follow_logs(chosen["paths"], wanted, follow_options=follow)
 
 
 def _wait(seconds: float, descriptor: int | None) -> None:

@@ -7,7 +7,6 @@ import click
 
 from kdump.cli import options
 from kdump.dump.events import Event
-from kdump.verify.findings import Severity
 
 _FORMATS: Final = ("text", "terminal", "json")
 _KEPT: Final = frozenset(
@@ -73,7 +72,7 @@ def _single(offsets: tuple[int | None, int | None]) -> int | None:
     return first if first is not None and stop == first + 1 else None
 
 
-def events(chosen: dict[str, Any], on_damage: Callable[[Severity], None]) -> Iterator[Event]:
+def events(chosen: dict[str, Any]) -> Iterator[Event]:
     """The lines of the images of the paths."""
     from kdump.dump.metadata_image import ImageOptions, dump_metadata_image
 
@@ -85,4 +84,4 @@ def events(chosen: dict[str, Any], on_damage: Callable[[Severity], None]) -> Ite
         chosen["max_batch_bytes"],
     )
     for path in chosen["paths"]:
-        yield from dump_metadata_image(path, wanted, on_damage)
+        yield from dump_metadata_image(path, wanted)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from kdump.dump.dump import DumpOptions, OnDamage
+from kdump.dump.dump import DumpOptions
 from kdump.dump.events import Event
 from kdump.errors import SourceError
 from kdump.format import naming
@@ -48,11 +48,11 @@ def check(chosen: dict[str, Any]) -> None:
         raise click.UsageError(_no_log(naming.words_of(chosen["kind"])))
 
 
-def events(files: Iterable[LogFile | SourceError], wanted: DumpOptions, on_damage: OnDamage) -> Iterator[Event]:
+def events(files: Iterable[LogFile | SourceError], wanted: DumpOptions) -> Iterator[Event]:
     """The events of the logs, merged. Raises click.UsageError for a file that is no log, before the first event."""
     from kdump.dump.time_order import merge_logs  # most dumps do without
 
-    return merge_logs(_logs(files), wanted, on_damage)
+    return merge_logs(_logs(files), wanted)
 
 
 def _logs(files: Iterable[LogFile | SourceError]) -> Iterator[LogFile | SourceError]:

@@ -52,8 +52,8 @@ def arrow(
     cannot be read, or none has an offset, there is a DamageWarning. The reader holds one file open at a time, and makes
     a record batch when it is asked for.
 
-    Returns a pyarrow.RecordBatchReader. Raises ValueError for arguments that do not fit. Raises SourceError for what
-    cannot be read, also while reading.
+    Returns a pyarrow.RecordBatchReader, which yields nothing but record batches: hence `on_damage`. Raises ValueError
+    for arguments that do not fit. Raises SourceError for what cannot be read, also while reading.
     """
     if isolation not in get_args(Isolation):
         raise ValueError(f"isolation {isolation!r} is none of {', '.join(get_args(Isolation))}")

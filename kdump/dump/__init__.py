@@ -4,8 +4,8 @@ from kdump.exports import exports
 
 _MODULES = {
     "kdump.dump.events": (
-        "BatchRun CompanionDamage CompanionEntry DumpFailure EmptyIndex FileBegin FileEnd FollowNote ImageLine "
-        "IndexReport IsolationNote LogChange MatchCount NonConsecutiveOffsets NothingAtOffset OutputFlush "
+        "BatchRun CompanionDamage CompanionEntry DamageNote DumpFailure EmptyIndex FileBegin FileEnd FollowNote "
+        "ImageLine IndexReport IsolationNote LogChange MatchCount NonConsecutiveOffsets NothingAtOffset OutputFlush "
         "RecordCount ReportKind SanityCheckPassed SearchedRecords StoredBytes TrailingBytes"
     ),
     "kdump.dump.filters": "BytesPattern HeaderPattern PatternKind ProducerPattern RecordPredicates",

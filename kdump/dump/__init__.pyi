@@ -1,6 +1,7 @@
 from kdump.dump.events import BatchRun as BatchRun
 from kdump.dump.events import CompanionDamage as CompanionDamage
 from kdump.dump.events import CompanionEntry as CompanionEntry
+from kdump.dump.events import DamageNote as DamageNote
 from kdump.dump.events import DumpFailure as DumpFailure
 from kdump.dump.events import EmptyIndex as EmptyIndex
 from kdump.dump.events import FileBegin as FileBegin

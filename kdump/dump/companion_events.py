@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from kdump.dump import companion_files
-from kdump.dump.dump_options import DumpOptions, OnDamage, RecordLimit
-from kdump.dump.events import CompanionDamage, CompanionEntry, Event, FileBegin, FileEnd
+from kdump.dump.dump_options import DumpOptions, RecordLimit
+from kdump.dump.events import CompanionDamage, CompanionEntry, DamageNote, Event, FileBegin, FileEnd
 from kdump.dump.kafka_tool.index_check import INDEX_ENTRIES, sanity_check_index
 from kdump.format import naming
 from kdump.storage.partition import LogFile
@@ -12,14 +12,12 @@ from kdump.storage.source import Source
 from kdump.storage.walk import Tail
 
 
-def dump_companion(
-    source: Source, file: LogFile, options: DumpOptions, on_damage: OnDamage, limit: RecordLimit
-) -> Iterator[Event]:
+def dump_companion(source: Source, file: LogFile, options: DumpOptions, limit: RecordLimit) -> Iterator[Event]:
     """The content of a companion that is open as `source`. Raises SourceError."""
     everything = options.everything
     index_entry = INDEX_ENTRIES.get(file.kind)
     if index_entry is not None and options.check_indexes:
-        yield from _check_index(source, file, on_damage)
+        yield from _check_index(source, file)
         return
     hidden = index_entry is not None and not options.index_entries
     yield FileBegin(file, naming.topic_partition_of_file(file.path), None)
@@ -38,7 +36,7 @@ def dump_companion(
                 yield FileEnd(file, source.size, False)
                 return
             continue
-        on_damage(companion_files.severity(item, file.active))
+        yield DamageNote(file.path, companion_files.severity(item, file.active))
         if everything or isinstance(item, CompanionDamage):
             yield item
     yield FileEnd(file, source.size, everything and not hidden)
@@ -46,15 +44,15 @@ def dump_companion(
         from kdump.dump.kafka_tool.index_report import compare_index
 
         for report in compare_index(file, source, options.max_batch_bytes):
-            on_damage(report.severity)
+            yield DamageNote(file.path, report.severity)
             yield report
 
 
-def _check_index(source: Source, file: LogFile, on_damage: OnDamage) -> Iterator[Event]:
+def _check_index(source: Source, file: LogFile) -> Iterator[Event]:
     yield FileBegin(file, naming.topic_partition_of_file(file.path), None)
     result = sanity_check_index(file, source)
     if isinstance(result, CompanionDamage):
-        on_damage(result.severity)
+        yield DamageNote(file.path, result.severity)
     if result is not None:
         yield result
     yield FileEnd(file, source.size, False)

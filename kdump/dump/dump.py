@@ -4,12 +4,13 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from kdump.dump.dump_options import DumpOptions, OnDamage, RecordLimit
+from kdump.dump.dump_options import DumpOptions, RecordLimit
 from kdump.dump.events import (
     BatchEvent,
     BatchRun,
     CompanionDamage,
     CompanionEntry,
+    DamageNote,
     DumpFailure,
     Event,
     FileBegin,
@@ -32,7 +33,7 @@ from kdump.storage.source import Source, reader_of
 from kdump.storage.walk import BatchChunk, Gap, Tail, TailContent, Walk
 from kdump.verify import checks
 from kdump.verify.checks import framing
-from kdump.verify.findings import CATALOGUE
+from kdump.verify.findings import CATALOGUE, Finding
 
 if TYPE_CHECKING:
     from kdump.dump.filters import RecordSelection
@@ -43,18 +44,27 @@ if TYPE_CHECKING:
 # the suspect bits of a batch none of whose fields can be trusted
 _DAMAGED = {1 << SUSPECTS.index(code): code for code in ("batch/crc", "batch/magic", "batch/limit")}
 
-__all__ = ["DumpOptions", "OnDamage", "RecordLimit", "dump_logs"]
+__all__ = ["DumpOptions", "RecordLimit", "dump_logs"]
 
 
-def dump_logs(files: Iterable[LogFile | SourceError], options: DumpOptions, on_damage: OnDamage) -> Iterator[Event]:
-    """The content of the files. What cannot be read becomes a `DumpFailure`; the dump goes on with the next file."""
+def dump_logs(files: Iterable[LogFile | SourceError], options: DumpOptions | None = None) -> Iterator[Event]:
+    """The content of the files. What cannot be read becomes a `DumpFailure`; the dump goes on with the next file.
+
+    A `DamageNote` comes before what is wrong.
+    """
+    options = options or DumpOptions()
     limit = RecordLimit(options.limit)
     is_by_log = options.from_end is not None or options.isolation == "read-committed"
     dump = _dump_by_log if is_by_log else _dump_files
-    events = dump(chosen_files(files, options), options, on_damage, limit)
+    events = dump(chosen_files(files, options), options, limit)
     yield from events if options.counts or options.predicates is None else matches(events, options)
     if options.counts:
         yield RecordCount(limit.taken)
+
+
+def damage_note(finding: Finding) -> DamageNote:
+    """The note of a finding that is not shown itself."""
+    return DamageNote(finding.path, finding.severity, finding.code)
 
 
 def chosen_files(files: Iterable[LogFile | SourceError], options: DumpOptions) -> Iterator[LogFile | SourceError]:
@@ -72,9 +82,7 @@ def chosen_files(files: Iterable[LogFile | SourceError], options: DumpOptions) -
         yield SourceError(f"none of the paths holds a log that --topic and --partition choose{names}")
 
 
-def _dump_files(
-    files: Iterable[LogFile | SourceError], options: DumpOptions, on_damage: OnDamage, limit: RecordLimit
-) -> Iterator[Event]:
+def _dump_files(files: Iterable[LogFile | SourceError], options: DumpOptions, limit: RecordLimit) -> Iterator[Event]:
     for file in files:
         if limit.reached:
             return
@@ -93,14 +101,12 @@ def _dump_files(
                     from kdump.dump.companion_events import dump_companion  # a dump of logs does without
 
                     dump_file = dump_companion
-                yield from dump_file(source, file, options, on_damage, limit)
+                yield from dump_file(source, file, options, limit)
         except SourceError as error:
             yield DumpFailure(error)
 
 
-def _dump_by_log(
-    files: Iterable[LogFile | SourceError], options: DumpOptions, on_damage: OnDamage, limit: RecordLimit
-) -> Iterator[Event]:
+def _dump_by_log(files: Iterable[LogFile | SourceError], options: DumpOptions, limit: RecordLimit) -> Iterator[Event]:
     """As _dump_files, log by log, each with its own bounds."""
     from kdump.dump import log_end  # most dumps do without
 
@@ -119,7 +125,7 @@ def _dump_by_log(
         try:
             with only(path):
                 for own in bounded(log, options, limit):
-                    yield from _dump_files(own.files, own.options, on_damage, limit)
+                    yield from _dump_files(own.files, own.options, limit)
                     yield from own.notes(complete=not limit.reached)
                     limit.skip = 0
                     if limit.reached:
@@ -190,14 +196,12 @@ def _count(file: LogFile, options: DumpOptions) -> int:
     limit = RecordLimit(None)
     with file.open() as source:
         counting = options._replace(counts=True, runs=False, marks_aborted=False)
-        for _ in dump_log(source, file, counting, lambda _: None, limit):
+        for _ in dump_log(source, file, counting, limit):
             pass
     return limit.taken
 
 
-def dump_log(
-    source: Source, file: LogFile, options: DumpOptions, on_damage: OnDamage, limit: RecordLimit
-) -> Iterator[Event]:
+def dump_log(source: Source, file: LogFile, options: DumpOptions, limit: RecordLimit) -> Iterator[Event]:
     """The content of a log file that is open as `source`. Raises SourceError."""
     read = reader_of(source) if options.whole else None
     topic_partition = naming.topic_partition_of_file(file.path)
@@ -209,7 +213,7 @@ def dump_log(
     yield FileBegin(file, topic_partition, read, decoder, value_decoder)
     messages = MessageRange(0, file.kind, file.base_offset, source)
     limit.searched = None
-    whole = yield from dump_messages(messages, file, options, on_damage, limit)
+    whole = yield from dump_messages(messages, file, options, limit)
     yield FileEnd(file, source.size, whole, limit.searched)
 
 
@@ -240,9 +244,7 @@ def value_decoder_for(
         return options.value_decoders.of(path, topic_partition)
 
 
-def _dump_fetch_result(
-    source: Source, file: LogFile, options: DumpOptions, on_damage: OnDamage, limit: RecordLimit
-) -> Iterator[Event]:
+def _dump_fetch_result(source: Source, file: LogFile, options: DumpOptions, limit: RecordLimit) -> Iterator[Event]:
     from kdump.dump import fetch_results  # a dump of logs does without
 
     whole = options.whole
@@ -253,14 +255,14 @@ def _dump_fetch_result(
     for part in fetch_results.parts(file, source):
         match part:
             case MessageRange():
-                whole &= yield from dump_messages(part, file, options, on_damage, limit)
+                whole &= yield from dump_messages(part, file, options, limit)
                 if limit.reached:
                     break
             case Tail():
                 if options.everything:
                     yield part
             case CompanionDamage():
-                on_damage(part.severity)
+                yield DamageNote(part.path, part.severity)
                 yield part
             case CompanionEntry():
                 yield part
@@ -268,7 +270,7 @@ def _dump_fetch_result(
 
 
 def dump_messages(
-    messages: MessageRange, file: LogFile, options: DumpOptions, on_damage: OnDamage, limit: RecordLimit
+    messages: MessageRange, file: LogFile, options: DumpOptions, limit: RecordLimit
 ) -> Generator[Event, None, bool]:
     """The batches of a range, and what lies between them. Returns whether nothing was left out."""
     everything = options.everything
@@ -280,7 +282,7 @@ def dump_messages(
             if file.kind in naming.FETCH_KINDS and isinstance(item, Tail) and messages.is_cut_off(item):
                 item = item._replace(reason=TailContent.TORN)
             else:
-                on_damage(framing.not_a_batch(file.path, item, file.preallocated).severity)
+                yield damage_note(framing.not_a_batch(file.path, item, file.preallocated))
             if everything:
                 yield item._replace(position=start + item.position)
                 if options.fields and isinstance(item, Gap | Tail):
@@ -296,7 +298,7 @@ def dump_messages(
                 if isinstance(each, BatchRun):
                     yield each
                     continue
-                yield from _dump_batches(each, options, on_damage, limit, selection)
+                yield from _dump_batches(each, options, limit, selection)
                 if limit.reached:
                     return False
     return options.whole
@@ -314,22 +316,24 @@ class _ChunkPart(NamedTuple):
 
 
 def _dump_batches(
-    part: _ChunkPart, options: DumpOptions, on_damage: OnDamage, limit: RecordLimit, selection: "RecordSelection | None"
+    part: _ChunkPart, options: DumpOptions, limit: RecordLimit, selection: "RecordSelection | None"
 ) -> Iterator[Event]:
     """Batches one by one, until the limit is reached."""
     chunk, messages, path = part.chunk, part.messages, part.file.path
     for index, batch, suspect in _batches(part, options, selection, limit):
         diagnosis = chunk.diagnosis(index) if suspect else None
+        codes = set[str]()
         if diagnosis is not None:
             for finding in checks.explain(path, batch, diagnosis, messages.base_offset):
-                on_damage(finding.severity)
+                codes.add(finding.code)
+                yield damage_note(finding)
         if not options.everything and not options.includes_batch(batch):
             continue
         event = _open(chunk, batch, diagnosis, options, limit, selection)
         if event is None:
             continue
-        if event.damage is not None:
-            on_damage(CATALOGUE[event.damage].severity)
+        if event.damage is not None and event.damage not in codes:
+            yield DamageNote(path, CATALOGUE[event.damage].severity, event.damage)
         # the base offset of a wrapper message is known only after it was opened
         if not options.includes_batch(event.batch):
             continue

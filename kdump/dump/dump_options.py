@@ -1,6 +1,5 @@
 """What a dump shows, and how much of it is left to be shown."""
 
-from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,7 +8,6 @@ from kdump.format import naming
 from kdump.format.batch import Batch
 from kdump.kernel.results import NO_VALUE
 from kdump.storage.window import BUFFER_BYTES
-from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
     from kdump.dump.filters import RecordPredicates
@@ -17,9 +15,6 @@ if TYPE_CHECKING:
     from kdump.dump.log_end import FromEnd
     from kdump.format.value_schemas.value_decoder import ValueDecoders
     from kdump.log.isolation import Isolation
-
-OnDamage = Callable[[Severity], None]
-"""Called with the severity of everything wrong that a dump meets on its way. `kdump verify` finds more."""
 
 
 class DumpOptions(NamedTuple):

@@ -1,7 +1,8 @@
 """The values that a dump consists of, in the order of the bytes in the files: batches, entries, gaps, damage, failures.
 
 A log file is `FileBegin`, then `BatchEvent`, `Gap`, `ForeignBatch`, `SearchLimit`, `Tail` and `ShrunkFile`, then
-`FileEnd`. A companion is `FileBegin`, then `CompanionEntry`, `Tail` and `CompanionDamage`, then `FileEnd`.
+`FileEnd`. A companion is `FileBegin`, then `CompanionEntry`, `Tail` and `CompanionDamage`, then `FileEnd`. `DamageNote`
+comes before what is wrong.
 `TrailingBytes`, `EmptyIndex`, `IndexReport`, `SanityCheckPassed` and `NonConsecutiveOffsets` are what Kafka's dump
 tool adds (`kdump.dump.kafka_tool`).
 """
@@ -177,6 +178,18 @@ class CompanionDamage(NamedTuple):
     def message(self) -> str:
         """The reason, after the path."""
         return f"{self.path}: {self.reason}"
+
+
+class DamageNote(NamedTuple):
+    """Something is wrong with what comes next, whether or not it is shown; `kdump verify` finds more.
+
+    One comes for each thing that is wrong, before the event that shows it. `code` is that of the finding of
+    `kdump verify`; None for what is wrong with a companion.
+    """
+
+    path: str
+    severity: Severity
+    code: str | None = None
 
 
 class DumpFailure(NamedTuple):
@@ -409,6 +422,7 @@ Event = (
     | TrailingBytes
     | NonConsecutiveOffsets
     | FileEnd
+    | DamageNote
     | DumpFailure
     | NothingAtOffset
     | ImageLine

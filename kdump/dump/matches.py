@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from kdump.dump.dump_options import DumpOptions
-from kdump.dump.events import BatchEvent, Event, FileBegin, FileEnd, MatchCount, SearchedRecords
+from kdump.dump.events import BatchEvent, DamageNote, Event, FileBegin, FileEnd, MatchCount, SearchedRecords
 
 
 def matches(events: Iterable[Event], options: DumpOptions) -> Iterator[Event]:
@@ -16,6 +16,9 @@ def matches(events: Iterable[Event], options: DumpOptions) -> Iterator[Event]:
     found, searched = 0, SearchedRecords()
     for event in events:
         match event:
+            case DamageNote():
+                yield event  # also where nothing of the file is shown
+                continue
             case FileBegin():
                 begin = event
                 continue

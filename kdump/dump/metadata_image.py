@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from kdump.broker.metadata_image.image_entries import EntryChange, ImageEntry, differences, entries_of
 from kdump.broker.metadata_image.image_reader import ClusterMetadata, UnusableSnapshot, read_image
 from kdump.broker.metadata_image.metadata_log import MAX_BATCH_BYTES, MetadataDamage, MetadataLog, find_metadata_log
-from kdump.dump.dump import OnDamage
-from kdump.dump.events import CompanionDamage, DumpFailure, Event, ImageLine
+from kdump.dump.dump import damage_note
+from kdump.dump.events import CompanionDamage, DamageNote, DumpFailure, Event, ImageLine
 from kdump.errors import KdumpError
 from kdump.verify import checks
 from kdump.verify.checks import framing
@@ -29,24 +29,25 @@ class ImageOptions(NamedTuple):
     max_batch_bytes: int = MAX_BATCH_BYTES
 
 
-def dump_metadata_image(path: str, options: ImageOptions, on_damage: OnDamage) -> Iterator[Event]:
+def dump_metadata_image(path: str | os.PathLike[str], options: ImageOptions | None = None) -> Iterator[Event]:
     """The image of the metadata log that a path names (kdump.broker.metadata_image.metadata_log.find_metadata_log).
 
     What ends the image early, and each record that is not in it, comes before its lines. What cannot be read becomes a
     `DumpFailure`.
     """
+    options = options or ImageOptions()
     try:
-        log = find_metadata_log(path)
+        log = find_metadata_log(os.fspath(path))
         if options.diff is None:
-            yield from _image(read_image(log, options.offset, options.max_batch_bytes), options, on_damage)
+            yield from _image(read_image(log, options.offset, options.max_batch_bytes), options)
         else:
-            yield from _diff(log, options.diff, options, on_damage)
+            yield from _diff(log, options.diff, options)
     except KdumpError as error:
         yield DumpFailure(error)
 
 
-def _image(found: ClusterMetadata, options: ImageOptions, on_damage: OnDamage) -> Iterator[Event]:
-    yield from _damage(found, on_damage)
+def _image(found: ClusterMetadata, options: ImageOptions) -> Iterator[Event]:
+    yield from _damage(found)
     path = found.log.path
     yield ImageLine(path, "image", image_fields(found))
     before = None if found.committed is None else {(each.kind, each.key): each.fields for each in found.committed}
@@ -57,13 +58,11 @@ def _image(found: ClusterMetadata, options: ImageOptions, on_damage: OnDamage) -
         yield ImageLine(path, entry.kind, {**entry.shown(secrets=options.secrets), "uncommitted": uncommitted})
 
 
-def _diff(
-    log: MetadataLog, offsets: tuple[int, int | None], options: ImageOptions, on_damage: OnDamage
-) -> Iterator[Event]:
+def _diff(log: MetadataLog, offsets: tuple[int, int | None], options: ImageOptions) -> Iterator[Event]:
     lists: list[list[ImageEntry]] = []
     for offset in offsets:
         found = read_image(log, offset, options.max_batch_bytes)
-        yield from _damage(found, on_damage)
+        yield from _damage(found)
         yield ImageLine(log.path, "image", image_fields(found))
         lists.append(list(entries_of(found.image)))
     for change in differences(*lists):
@@ -105,15 +104,15 @@ def _change_fields(change: EntryChange, *, secrets: bool) -> "Fields":
     }
 
 
-def _damage(found: ClusterMetadata, on_damage: OnDamage) -> Iterator[Event]:
+def _damage(found: ClusterMetadata) -> Iterator[Event]:
     """What is wrong with the files, and with records."""
     for unusable in found.unusable:
-        yield from _unusable(unusable, on_damage)
+        yield from _unusable(unusable)
     if found.damage is not None:
-        yield from _findings(found.damage, on_damage)
+        yield from _findings(found.damage)
     path = found.log.path
     if found.missing_from is not None and found.damage is None:
-        on_damage(Severity.ERROR)
+        yield DamageNote(path, Severity.ERROR)
         yield CompanionDamage(path, Severity.ERROR, f"the log has no offset {found.missing_from}")
     if not found.is_complete:
         yield CompanionDamage(
@@ -122,7 +121,7 @@ def _damage(found: ClusterMetadata, on_damage: OnDamage) -> Iterator[Event]:
             f"the image ends with offset {found.offset}; no later snapshot has what comes after it",
         )
     for problem in found.problems:
-        on_damage(Severity.WARNING)
+        yield DamageNote(problem.path, Severity.WARNING)
         what = "a record" if problem.record is None else problem.record
         reason = f"offset {problem.offset}: {what} has no effect on the image: {problem.reason}"
         yield CompanionDamage(problem.path, Severity.WARNING, reason)
@@ -130,27 +129,27 @@ def _damage(found: ClusterMetadata, on_damage: OnDamage) -> Iterator[Event]:
         yield CompanionDamage(path, Severity.WARNING, f"{found.more_problems} more records have no effect on the image")
 
 
-def _unusable(unusable: UnusableSnapshot, on_damage: OnDamage) -> Iterator[Event]:
+def _unusable(unusable: UnusableSnapshot) -> Iterator[Event]:
     path = unusable.snapshot.file.path
-    on_damage(Severity.ERROR)
+    yield DamageNote(path, Severity.ERROR)
     if unusable.damage is not None:
-        yield from _findings(unusable.damage, on_damage)
+        yield from _findings(unusable.damage)
         yield CompanionDamage(path, Severity.ERROR, "the snapshot is damaged and is not used")
     else:
         yield CompanionDamage(path, Severity.ERROR, "the snapshot has no footer: it is not whole and is not used")
 
 
-def _findings(damage: MetadataDamage, on_damage: OnDamage) -> Iterator[Finding | CompanionDamage]:
+def _findings(damage: MetadataDamage) -> Iterator[Finding | DamageNote | CompanionDamage]:
     file, batch = damage.file, damage.batch
     found: list[Finding] = []
     if damage.item is not None:
         found = [framing.not_a_batch(file.path, damage.item, file.preallocated)]
     elif batch is not None and damage.code is not None:
-        on_damage(Severity.ERROR)
+        yield DamageNote(file.path, Severity.ERROR, damage.code)
         reason = f"the records of the batch at byte {batch.position} cannot be read: {damage.code}"
         yield CompanionDamage(file.path, Severity.ERROR, reason)
     elif batch is not None and damage.diagnosis is not None:
         found = list(checks.explain(file.path, batch, damage.diagnosis, file.base_offset))
     for finding in found:
-        on_damage(finding.severity)
+        yield damage_note(finding)
         yield finding

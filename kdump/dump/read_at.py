@@ -6,8 +6,8 @@ from enum import StrEnum
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from kdump.dump.dump import DumpOptions, OnDamage, RecordLimit, decoder_for, dump_messages, value_decoder_for
-from kdump.dump.events import CompanionEntry, Event, FileBegin, FileEnd, NothingAtOffset, ReadEntry
+from kdump.dump.dump import DumpOptions, RecordLimit, decoder_for, dump_messages, value_decoder_for
+from kdump.dump.events import CompanionEntry, DamageNote, Event, FileBegin, FileEnd, NothingAtOffset, ReadEntry
 from kdump.dump.message_range import MessageRange
 from kdump.errors import KdumpError, MessageTooLarge, NotALog, OffsetOutOfRange, SourceError
 from kdump.format import fetch, naming
@@ -195,9 +195,7 @@ def skip_message(damaged: DamagedRange) -> str:
     return f"{damaged.path}: bytes {damaged.position} to {end} are skipped: {damaged.code}"
 
 
-def dump_read(
-    log: Log, result: ReadResult, options: DumpOptions, on_damage: OnDamage, *, verbose: bool = False
-) -> Iterator[Event]:
+def dump_read(log: Log, result: ReadResult, options: DumpOptions, *, verbose: bool = False) -> Iterator[Event]:
     """What a read returned and what it skipped, in the order of the bytes; with `verbose` also how it was found.
 
     The events are those of `kdump.dump.dump`. Raises SourceError.
@@ -222,11 +220,11 @@ def dump_read(
                 if limit.reached:
                     break
                 if isinstance(part, DamagedRange):
-                    yield from _dump_damage(part, file, source, options, on_damage, limit)
+                    yield from _dump_damage(part, file, source, options, limit)
                     continue
                 messages = _messages(file, part.position, BytesSource(part.data))
                 from_offset = options._replace(offsets=(part.offset, None), max_bytes=None)
-                yield from dump_messages(messages, file, from_offset, on_damage, limit)
+                yield from dump_messages(messages, file, from_offset, limit)
             yield FileEnd(file, source.size, False)
     if options.committed_read is not None:
         yield from options.committed_read.notes(complete=False, filtered=options.predicates is not None)
@@ -256,11 +254,10 @@ def _dump_damage(
     file: LogFile,
     source: Source,
     options: DumpOptions,
-    on_damage: OnDamage,
     limit: RecordLimit,
 ) -> Iterator[Event]:
     """Bytes that a read skipped, as a dump shows them."""
-    on_damage(CATALOGUE[damaged.code].severity)
+    yield DamageNote(file.path, CATALOGUE[damaged.code].severity, damaged.code)
     family, _, what = damaged.code.partition("/")
     if damaged.code == "gap/unsearched":
         yield SearchLimit(damaged.position, damaged.length)
@@ -271,4 +268,4 @@ def _dump_damage(
     else:
         part = SourceRange(source, damaged.position, damaged.position + damaged.length)
         everything = options._replace(offsets=(None, None), max_bytes=None)
-        yield from dump_messages(_messages(file, damaged.position, part), file, everything, on_damage, limit)
+        yield from dump_messages(_messages(file, damaged.position, part), file, everything, limit)

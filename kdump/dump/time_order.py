@@ -18,14 +18,13 @@ from typing import Final, NamedTuple
 from kdump.dump.dump import (
     BoundedLog,
     DumpOptions,
-    OnDamage,
     RecordLimit,
     bounded,
     chosen_files,
     dump_log,
     dump_logs,
 )
-from kdump.dump.events import BatchEvent, DumpFailure, Event, FileBegin, FileEnd
+from kdump.dump.events import BatchEvent, DamageNote, DumpFailure, Event, FileBegin, FileEnd
 from kdump.dump.matches import matches
 from kdump.errors import NotALog, SourceError, only
 from kdump.format import naming
@@ -36,7 +35,6 @@ from kdump.storage.partition import LogFile
 from kdump.storage.records import PIECE_RECORDS as PIECE_RECORDS
 from kdump.storage.records import DecodedBatch
 from kdump.storage.window import BUFFER_BYTES
-from kdump.verify.findings import Severity
 
 ALL_BUFFERS_BYTES: Final = 64 << 20
 LEAST_BUFFER_BYTES: Final = 16 << 10
@@ -46,14 +44,15 @@ _TIMESTAMP: Final = RECORD_COLUMNS.index("timestamp")
 _AFTER_ALL: Final = 1 << 63
 
 
-def merge_logs(files: Iterable[LogFile | SourceError], options: DumpOptions, on_damage: OnDamage) -> Iterator[Event]:
+def merge_logs(files: Iterable[LogFile | SourceError], options: DumpOptions | None = None) -> Iterator[Event]:
     """The content of the log files by the timestamps of the records; else as dump_logs.
 
     FileBegin comes whenever another file goes on, FileEnd once. All files are listed before the first event. What is no
     log becomes a `DumpFailure`.
     """
+    options = options or DumpOptions()
     if options.counts:  # a number has no order
-        yield from dump_logs(files, options, on_damage)
+        yield from dump_logs(files, options)
         return
     logs, failures = _logs_of(files, options)
     yield from map(DumpFailure, failures)
@@ -62,12 +61,12 @@ def merge_logs(files: Iterable[LogFile | SourceError], options: DumpOptions, on_
         return
     buffer_bytes = min(BUFFER_BYTES, max(LEAST_BUFFER_BYTES, ALL_BUFFERS_BYTES // max(1, len(logs))))
     opened, own = OpenFiles(), options._replace(limit=None, runs=False, buffer_bytes=buffer_bytes)
-    merged = _merged([_LogEvents(rank, log, own, opened) for rank, log in enumerate(logs)], limit, on_damage)
+    merged = _merged([_LogEvents(rank, log, own, opened) for rank, log in enumerate(logs)], limit)
     yield from merged if options.predicates is None else matches(merged, options)
 
 
-def _merged(logs: "list[_LogEvents]", limit: RecordLimit, on_damage: OnDamage) -> Iterator[Event]:
-    yield from _TimeOrder(limit, on_damage).events(logs)
+def _merged(logs: "list[_LogEvents]", limit: RecordLimit) -> Iterator[Event]:
+    yield from _TimeOrder(limit).events(logs)
     for log in logs:
         if log.unfinished is not None:  # the limit came first
             yield from log.unfinished.notes(complete=False)
@@ -106,13 +105,13 @@ class _Head(NamedTuple):
 class _LogEvents:
     """A log that is merged, up to its next record. `begin` is its file, None between two files.
 
-    `severities` are those of damage that was met on the way there, and is not shown yet. `unfinished`: the log before
-    all of its files were read.
+    `notes` are of damage that was met on the way there, and is not shown yet. `unfinished`: the log before all of its
+    files were read.
     """
 
     def __init__(self, rank: int, files: list[LogFile], options: DumpOptions, opened: OpenFiles) -> None:
         self.rank = rank
-        self.severities: list[Severity] = []
+        self.notes: list[DamageNote] = []
         self.begin: FileBegin | None = None
         self.unfinished: BoundedLog | None = None
         self.events = self._events(files, options, opened)
@@ -137,7 +136,7 @@ class _LogEvents:
     def _file_events(self, file: LogFile, options: DumpOptions, opened: OpenFiles) -> Iterator[Event]:
         try:
             with only(file.path), opened.open(file) as source:
-                yield from dump_log(source, file, options, self.severities.append, RecordLimit(None))
+                yield from dump_log(source, file, options, RecordLimit(None))
         except SourceError as error:
             yield DumpFailure(error)
 
@@ -183,8 +182,8 @@ class _LogEvents:
 
 
 class _TimeOrder:
-    def __init__(self, limit: RecordLimit, on_damage: OnDamage) -> None:
-        self._limit, self._on_damage = limit, on_damage
+    def __init__(self, limit: RecordLimit) -> None:
+        self._limit = limit
         self._heads: list[_Head] = []
         self._shown: FileBegin | None = None
 
@@ -216,6 +215,9 @@ class _TimeOrder:
         """What comes at once in a log, up to the next batch that has to wait for others."""
         for event in log.events:
             match event:
+                case DamageNote():
+                    log.notes.append(event)
+                    continue
                 case FileBegin():
                     log.begin = event
                 case BatchEvent(damage=None):
@@ -235,11 +237,11 @@ class _TimeOrder:
                     yield from self._in_file(log, event)
             if self._limit.reached:
                 return
-        self._met(log)
+        yield from _taken_notes(log)
 
     def _in_file(self, log: _LogEvents, event: Event) -> Iterator[Event]:
         """An event of a log, after one that says in which file it is."""
-        self._met(log)
+        yield from _taken_notes(log)
         if log.begin is not None and self._shown is not log.begin:
             self._shown = log.begin
             yield log.begin
@@ -247,7 +249,7 @@ class _TimeOrder:
         if isinstance(event, FileEnd):
             log.begin = self._shown = None
 
-    def _met(self, log: _LogEvents) -> None:
-        for severity in log.severities:
-            self._on_damage(severity)
-        log.severities.clear()
+
+def _taken_notes(log: _LogEvents) -> Iterator[DamageNote]:
+    yield from log.notes
+    log.notes.clear()

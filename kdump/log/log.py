@@ -151,10 +151,11 @@ class Log:
         """Iterate over the records from `offset` on, by default from `start_offset`.
 
         Returns an iterator that ends at `end_offset` at the time of the call. Control records are left out unless
-        `control` is true. Damage is skipped: `on_damage` is called with each skipped range; without it the first range
-        gives a DamageWarning. The attribute `damage` of the iterator lists all of them. Segments that `delete` deletes
-        during the iteration are still read. Raises OffsetOutOfRange at once, and during the iteration MessageTooLarge
-        and SourceError, such as for a segment that a broker has deleted or compacted since the log was opened.
+        `control` is true. Damage is skipped: `on_damage` is called with each skipped range, as the iterator yields
+        nothing but records; without it the first range gives a DamageWarning. The attribute `damage` of the iterator
+        lists all of them. Segments that `delete` deletes during the iteration are still read. Raises OffsetOutOfRange
+        at once, and during the iteration MessageTooLarge and SourceError, such as for a segment that a broker has
+        deleted or compacted since the log was opened.
         """
         segments = self._current()
         offset = segments.start_offset if offset is None else offset

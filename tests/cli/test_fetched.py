@@ -243,7 +243,7 @@ def look(kind: Kind, data: bytes) -> None:
     file = LogFile("x", kind, None, True, len(data))
     source = BytesSource(data)
     position = 0
-    for event in dump._dump_fetch_result(source, file, dump.DumpOptions(), lambda _: None, dump.RecordLimit(None)):
+    for event in dump._dump_fetch_result(source, file, dump.DumpOptions(), dump.RecordLimit(None)):
         match event:
             case events.CompanionEntry(_, fields):
                 assert fields["position"] == position

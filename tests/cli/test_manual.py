@@ -243,7 +243,7 @@ def fields_of_changes(directory: Path) -> dict[str, list[str]]:
 
     follow = FollowOptions(wait, lambda: next(seconds))
     with renderer("json", out, RenderOptions()) as lines:
-        assert list(lines.show(follow_logs(str(log.path), DumpOptions(), lambda severity: None, follow))) == []
+        assert list(lines.show(follow_logs(str(log.path), DumpOptions(), follow_options=follow))) == []
     found = [json.loads(line) for line in out.getvalue().splitlines()]
     return {
         line["type"]: [name for name in line if name not in ("type", "path")]

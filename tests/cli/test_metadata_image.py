@@ -199,7 +199,7 @@ def test_any_bytes_in_records_make_an_image(tmp_path_factory: pytest.TempPathFac
     out = io.BytesIO()
     wanted = ImageOptions(diff=(rng.randrange(9), None) if seed % 2 else None)
     with renderer(style, out, RenderOptions(color=False)) as shown:
-        for message in shown.show(dump_metadata_image(str(directory), wanted, lambda _: None)):
+        for message in shown.show(dump_metadata_image(str(directory), wanted)):
             assert isinstance(message, CompanionDamage)
     assert b"\x1b" not in out.getvalue()
     assert b"scram-secret" not in out.getvalue()

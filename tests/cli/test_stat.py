@@ -320,8 +320,8 @@ def test_interrupted(
     """A table of CSV has no place for it, and nothing at all is no answer: standard error says it, too."""
     from kdump.cli import stat
 
-    def measure(*arguments: Any) -> Iterator[Any]:
-        yield from islice(stat_logs(*arguments), partitions)
+    def measure(*arguments: Any, **named: Any) -> Iterator[Any]:
+        yield from islice(stat_logs(*arguments, **named), partitions)
         raise KeyboardInterrupt
 
     stat_logs = stat.stat_logs

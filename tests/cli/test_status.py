@@ -265,7 +265,7 @@ def test_interrupted_dump(kdump: Any, tmp_path: Path) -> None:
 
 
 def test_a_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], logs: Path) -> None:
-    def broken(*arguments: object) -> None:
+    def broken(*arguments: object, **named: object) -> None:
         raise RuntimeError("what no one thought of")
 
     monkeypatch.setattr(kdump.verify.verify, "verify_logs", broken)
@@ -277,7 +277,7 @@ def test_a_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
 
 
 def test_no_memory(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], logs: Path) -> None:
-    def broken(*arguments: object) -> None:
+    def broken(*arguments: object, **named: object) -> None:
         raise MemoryError
 
     monkeypatch.setattr(kdump.verify.verify, "verify_logs", broken)

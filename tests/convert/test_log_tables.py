@@ -50,7 +50,7 @@ def dumped(path: Path) -> Rows:
     """The batches of the JSON lines of kdump dump."""
     lines, name = [], ""
     options = kdump.DumpOptions(records=False, max_batch_bytes=1 << 30)
-    for event in kdump.dump_logs(kdump.log_files(sorted(path.glob("*.log"))), options, lambda _: None):
+    for event in kdump.dump_logs(kdump.log_files(sorted(path.glob("*.log"))), options):
         if isinstance(event, kdump.dump.FileBegin):
             name = json.dumps(event.file.path)
         elif isinstance(event, kdump.BatchEvent):

@@ -28,6 +28,6 @@ def test_whether_the_crc_is_right(
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(build.batch(RECORDS, crc=crc))
     options = DumpOptions(max_batch_bytes=max_bytes)
-    events = dump_logs(discovery.log_files([str(path)]), options, lambda _: None)
+    events = dump_logs(discovery.log_files([str(path)]), options)
     ((found, known),) = [(event.damage, event.crc_ok) for event in events if isinstance(event, BatchEvent)]
     assert (found, known) == (damage, crc_ok)

@@ -221,7 +221,7 @@ def test_a_follow_of_a_damaged_log_shows_what_a_dump_shows(seed: int, isolation:
     (damaged_partition if seed % 3 else partition_without_a_segment)(directory, rng)
     shown = [
         (record.offset, record.value or b"")
-        for event in dump_logs(discovery.log_files([str(directory)]), DumpOptions(isolation=isolation), lambda _: None)
+        for event in dump_logs(discovery.log_files([str(directory)]), DumpOptions(isolation=isolation))
         if isinstance(event, BatchEvent) and event.records is not None and event.damage is None
         for piece in event.records.pieces()
         for record in records(event.batch, piece)

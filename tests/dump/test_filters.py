@@ -58,7 +58,7 @@ def decoded(data: bytes, base: int) -> Decoded:
 
 
 def events(data: bytes, base: int, options: DumpOptions) -> list[Event]:
-    return list(dump_logs([log_file(Case(data, base))], options, lambda _: None))
+    return list(dump_logs([log_file(Case(data, base))], options))
 
 
 def shown(found: list[Event], damaged: set[int]) -> Found:
@@ -186,7 +186,7 @@ def test_topics_and_partitions(tmp_path: Path) -> None:
 
     def keys(**chosen: tuple[object, ...]) -> list[bytes | None]:
         files = discovery.log_files([str(tmp_path)])
-        found = list(dump_logs(files, DumpOptions(**chosen), lambda _: None))  # type: ignore[arg-type]
+        found = list(dump_logs(files, DumpOptions(**chosen)))  # type: ignore[arg-type]
         return [key for _, _, key, _ in shown(found, set())]
 
     assert keys(topics=("orders",)) == [b"orders-0", b"orders-1"]
@@ -229,7 +229,7 @@ def test_the_last_records_of_several_segments(tmp_path: Path, codec: str) -> Non
 
     def offsets(**chosen: object) -> list[int]:
         options = DumpOptions()._replace(**chosen)
-        found = list(dump_logs(discovery.log_files([str(tmp_path)]), options, lambda _: None))
+        found = list(dump_logs(discovery.log_files([str(tmp_path)]), options))
         return [offset for _, offset, _, _ in shown(found, set())]
 
     assert offsets(from_end=FromEnd(last=2)) == [6001, 6002]

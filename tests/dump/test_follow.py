@@ -361,8 +361,7 @@ def test_of_many_logs_the_one_that_changes_is_looked_at_at_once(
     result._events = follow_logs(
         [str(tmp_path)],
         DumpOptions(),
-        result.severities.append,
-        FollowOptions(wait, lambda: result._seconds),
+        follow_options=FollowOptions(wait, lambda: result._seconds),
     )
     result.run()
     assert result.values["u", 0] == ({0: b"c"} if told else {})

@@ -102,7 +102,7 @@ class PlainLog:
 
 
 def events(path: Path, options: DumpOptions) -> list[Event]:
-    return list(dump_logs(discovery.log_files([str(path)]), options, lambda _: None))
+    return list(dump_logs(discovery.log_files([str(path)]), options))
 
 
 def shown(found: list[Event], unreadable: set[tuple[str, int]]) -> list[Shown]:
@@ -230,7 +230,7 @@ def batch(offset: int, *values: bytes, **fields: object) -> bytes:
 
 
 def committed(*files: LogFile) -> list[Event]:
-    return list(dump_logs(files, COMMITTED, lambda _: None))
+    return list(dump_logs(files, COMMITTED))
 
 
 def offsets(found: list[Event]) -> list[int]:
@@ -251,7 +251,7 @@ def test_what_is_written_while_the_log_is_read(tmp_path: Path) -> None:
     options = COMMITTED._replace(committed_read=read)
     with file.open() as source:
         messages = MessageRange(0, file.kind, 0, source)
-        found = list(dump_messages(messages, file, options, lambda _: None, RecordLimit(None)))
+        found = list(dump_messages(messages, file, options, RecordLimit(None)))
     assert offsets([FileBegin(file, None, None), *found]) == [0]
     (note,) = read.notes(complete=True, filtered=False)
     assert (note.last_stable_offset, note.log_end_offset, note.unstable_records) == (1, 1, 2)
@@ -308,6 +308,6 @@ def test_a_committed_read_of_messages_alone_is_refused(tmp_path: Path) -> None:
     (file,) = discovery.log_files([str(path)])
     assert isinstance(file, LogFile)
     with file.open() as source:
-        events = dump_messages(MessageRange(0, file.kind, 0, source), file, COMMITTED, print, RecordLimit(None))
+        events = dump_messages(MessageRange(0, file.kind, 0, source), file, COMMITTED, RecordLimit(None))
         with pytest.raises(ValueError, match="a marker can come later"):
             next(events)

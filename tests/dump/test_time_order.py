@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,14 +18,13 @@ from hypothesis import strategies as st
 from fuzz import corpus
 from kdump.dump import time_order
 from kdump.dump.dump import DumpOptions, dump_logs
-from kdump.dump.events import BatchEvent, DumpFailure, Event, FileBegin, FileEnd, RecordCount
+from kdump.dump.events import BatchEvent, DamageNote, DumpFailure, Event, FileBegin, FileEnd, RecordCount
 from kdump.dump.filters import BytesPattern, PatternKind, RecordPredicates
 from kdump.dump.log_end import FromEnd
 from kdump.dump.time_order import merge_logs
 from kdump.format import naming
 from kdump.storage import discovery, open_files, records
 from kdump.storage.partition import LogFile
-from kdump.verify.findings import Severity
 from support import build
 from support.laws import examples
 
@@ -116,10 +116,13 @@ def shown(events: Sequence[Event]) -> list[Item]:
     return found
 
 
-def merged(root: Path, options: DumpOptions, met: list[Severity] | None = None) -> list[Event]:
+def merged(root: Path, options: DumpOptions, met: list[DamageNote] | None = None) -> list[Event]:
     """The events of a merge, with copies of the records: their bytes are valid until the next event."""
     found = list[Event]()
-    for event in merge_logs(discovery.log_files([str(root)]), options, ([] if met is None else met).append):
+    for event in merge_logs(discovery.log_files([str(root)]), options):
+        if isinstance(event, DamageNote):
+            ([] if met is None else met).append(event)
+            continue
         if isinstance(event, BatchEvent) and isinstance(event.records, records.DecodedBatch):
             event = event._replace(records=event.records._replace(payload=bytes(event.records.payload)))
         found.append(event)
@@ -204,13 +207,16 @@ def test_each_log_is_as_in_a_plain_dump(tmp_path_factory: pytest.TempPathFactory
         logs.append(Log("t", partition, {base: data}, [], []))
     write(root, logs)
     options = DumpOptions(force=rng.random() < 0.5, max_batch_bytes=1 << 20)
-    plain, met, all_met = list[Event](), list[Severity](), list[Severity]()
-    for event in dump_logs(discovery.log_files([str(root)]), options, all_met.append):
+    plain, met, all_met = list[Event](), list[DamageNote](), list[DamageNote]()
+    for event in dump_logs(discovery.log_files([str(root)]), options):
+        if isinstance(event, DamageNote):
+            all_met.append(event)
+            continue
         if isinstance(event, BatchEvent) and isinstance(event.records, records.DecodedBatch):
             event = event._replace(records=event.records._replace(payload=bytes(event.records.payload)))
         plain.append(event)
     assert by_file(merged(root, options, met)) == by_file(plain)
-    assert sorted(met) == sorted(all_met)
+    assert Counter(met) == Counter(all_met)
 
 
 def test_damage_comes_in_its_place_and_with_its_file(tmp_path: Path) -> None:
@@ -250,7 +256,7 @@ def test_damage_after_the_limit_is_not_met(tmp_path: Path) -> None:
     first = build.batch([build.record(b"k", b"v", timestamp=1)])
     bad = build.batch([build.record(b"k", b"v", timestamp=2)], base_offset=7) + build.batch(base_offset=4, crc=1)
     write(tmp_path, [Log("t", 0, {0: first}, [], []), Log("t", 1, {0: bad}, [], [])])
-    met = list[Severity]()
+    met = list[DamageNote]()
     assert len(shown(merged(tmp_path, DumpOptions(limit=1), met))) == 1
     assert not met
 
@@ -274,7 +280,7 @@ def test_a_file_that_is_replaced_while_it_is_closed(tmp_path: Path, few_files: N
 
     logs = [Log("t", partition, {0: data(partition)}, [], []) for partition in range(4)]
     root = write(tmp_path, logs)
-    events = merge_logs(discovery.log_files([str(root)]), DumpOptions(), lambda _: None)
+    events = merge_logs(discovery.log_files([str(root)]), DumpOptions())
     found = list[Event]()
     for event in events:
         if isinstance(event, BatchEvent) and not any(isinstance(each, BatchEvent) for each in found):
@@ -289,7 +295,7 @@ def test_a_file_that_is_replaced_while_it_is_closed(tmp_path: Path, few_files: N
 
 def test_what_is_no_log_is_said(tmp_path: Path) -> None:
     index = LogFile(str(tmp_path / "0.index"), naming.Kind.INDEX, 0, True, 0)
-    (failure,) = merge_logs([index], DumpOptions(), lambda _: None)
+    (failure,) = merge_logs([index], DumpOptions())
     assert isinstance(failure, DumpFailure)
     assert str(failure.error).endswith("an offset index, and only logs can be merged by time")
 

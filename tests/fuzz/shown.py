@@ -11,7 +11,6 @@ from kdump.dump.dump import DumpOptions, dump_logs
 from kdump.dump.events import DumpFailure
 from kdump.dump.kafka_tool.dump_log_segments import tool_events
 from kdump.render import RenderOptions, renderer
-from kdump.verify.findings import Severity
 
 # Control characters but the line end, and what turns the direction of text.
 _UNSAFE = re.compile(r"[\0-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -27,9 +26,8 @@ EVERYTHING = {
 def lines(case: Case, name: str, *, runs: bool = False) -> bytes:
     """One log in one format, damaged batches with what can be had of them; `runs`: batches at once where it goes."""
     stream = io.BytesIO()
-    met: set[Severity] = set()
     wanted = DumpOptions(force=True, max_batch_bytes=case.max_batch_bytes, runs=runs, fields=name == "hex")
-    events = dump_logs([log_file(case)], wanted, met.add)
+    events = dump_logs([log_file(case)], wanted)
     if name == "kafka":
         events = tool_events(events, records=True, max_bytes=None)
     with renderer(name, stream, EVERYTHING[name]) as to:

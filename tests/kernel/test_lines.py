@@ -76,7 +76,7 @@ def compare(batch: Batch, opened: DecodedBatch) -> None:
 
 def shown(path: Path, **what: object) -> Iterator[BatchEvent]:
     files = [file for file in discovery.log_files([str(path)]) if isinstance(file, LogFile)]
-    yield from (event for event in dump_logs(files, What(**what), lambda _: None) if isinstance(event, BatchEvent))  # type: ignore[arg-type]
+    yield from (event for event in dump_logs(files, What(**what)) if isinstance(event, BatchEvent))  # type: ignore[arg-type]
 
 
 @pytest.mark.laws
@@ -212,7 +212,7 @@ def dumped(path: Path, style: str, mode: str, runs: bool, records_only: bool) ->
     files = [file for file in discovery.log_files([str(path)]) if isinstance(file, LogFile)]
     out = io.BytesIO()
     with renderer(style, out, RenderOptions(bytes_mode=mode, records_only=records_only)) as to:
-        assert list(to.show(dump_logs(files, What(runs=runs), lambda _: None))) == []
+        assert list(to.show(dump_logs(files, What(runs=runs)))) == []
     return out.getvalue()
 
 
@@ -264,7 +264,7 @@ def test_a_run_goes_on_after_a_batch_that_comes_alone(tmp_path: Path) -> None:
                 return taken[-1]
 
             to.batches = counted  # type: ignore[method-assign]
-            assert list(to.show(dump_logs(files, What(runs=True), lambda _: None))) == []
+            assert list(to.show(dump_logs(files, What(runs=True)))) == []
         assert sum(taken) == 20
         assert out.getvalue() == dumped(path, style, "auto", False, False)
 

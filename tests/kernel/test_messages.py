@@ -151,7 +151,7 @@ def dumped(path: Path, style: str, *, runs: bool, mode: str = "auto", terminal: 
 
     files = [file for file in discovery.log_files([str(path)]) if isinstance(file, LogFile)]
     with renderer(style, out := Stream(), RenderOptions(bytes_mode=mode)) as to:
-        list(to.show(dump_logs(files, DumpOptions(runs=runs, marks_aborted=True, decode="auto"), lambda _: None)))
+        list(to.show(dump_logs(files, DumpOptions(runs=runs, marks_aborted=True, decode="auto"))))
     return out.getvalue()
 
 

@@ -42,7 +42,7 @@ def shown(file: LogFile, stream: io.BytesIO | None = None, **options: object) ->
     stream = io.BytesIO() if stream is None else stream
     wanted = DumpOptions(fields=True, **options)  # type: ignore[arg-type]
     with renderer("hex", stream, RenderOptions()) as to:
-        said = list(to.show(dump_logs([file], wanted, lambda severity: None)))
+        said = list(to.show(dump_logs([file], wanted)))
     assert not said
     return stream.getvalue().decode()
 
@@ -249,7 +249,7 @@ def test_all_shows_every_line() -> None:
     stream = io.BytesIO()
     with renderer("hex", stream, RenderOptions(every_line=True)) as to:
         file = of_bytes(bomb(build.varint(len(body)) + body, 1))
-        assert not list(to.show(dump_logs([file], DumpOptions(fields=True), lambda severity: None)))
+        assert not list(to.show(dump_logs([file], DumpOptions(fields=True))))
     assert stream.getvalue().count(b"headerKeyLength") == headers
 
 

@@ -47,7 +47,7 @@ def dumped(files: list[Path], options: RenderOptions, max_bytes: int | None = No
     records = options.deep_iteration or options.print_data_log
     wanted = DumpOptions(records=records, force=True, max_bytes=max_bytes)
     named = [file for file in discovery.log_files(map(str, files)) if isinstance(file, LogFile)]
-    events = tool_events(dump_logs(named, wanted, lambda _: None), records=records, max_bytes=max_bytes)
+    events = tool_events(dump_logs(named, wanted), records=records, max_bytes=max_bytes)
     with renderer("kafka", stream, options) as to:
         assert not [message for message in to.show(events) if isinstance(message, DumpFailure)]
     return stream.getvalue()

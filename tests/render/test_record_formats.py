@@ -46,7 +46,7 @@ def shown(
 ) -> tuple[bytes, list[object]]:
     stream = io.BytesIO() if stream is None else stream
     with renderer(name, stream, options or RenderOptions()) as to:
-        said = list(to.show(dump_logs([file], DumpOptions(control=False), lambda severity: None)))
+        said = list(to.show(dump_logs([file], DumpOptions(control=False))))
     return stream.getvalue(), said
 
 

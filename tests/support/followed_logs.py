@@ -9,7 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from kdump import DumpOptions, FollowOptions, follow_logs
-from kdump.dump.events import BatchEvent, DumpFailure, Event, FileBegin, FollowNote, Gap, LogChange, OutputFlush, Tail
+from kdump.dump.events import (
+    BatchEvent,
+    DamageNote,
+    DumpFailure,
+    Event,
+    FileBegin,
+    FollowNote,
+    Gap,
+    LogChange,
+    OutputFlush,
+    Tail,
+)
 from kdump.storage.records import records
 from kdump.verify.findings import Severity
 
@@ -48,8 +59,7 @@ class Seen:
         self._events = follow_logs(
             list(map(str, paths)),
             DumpOptions(**options),
-            self.severities.append,
-            FollowOptions(self._wait, lambda: self._seconds, committed),
+            follow_options=FollowOptions(self._wait, lambda: self._seconds, committed),
         )
 
     def run(self) -> Seen:
@@ -71,6 +81,8 @@ class Seen:
         if not isinstance(event, FollowNote | DumpFailure):  # which go to standard error
             self._flushed = isinstance(event, OutputFlush)
         match event:
+            case DamageNote():
+                self.severities.append(event.severity)
             case FileBegin():
                 self._where = event.topic_partition or (None, None)
             case BatchEvent():

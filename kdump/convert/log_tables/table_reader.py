@@ -63,7 +63,8 @@ def table_reader(
     is named.
     `on_error` gets what cannot be read, and reading goes on; without it, the SourceError is raised. `on_damage` gets
     what `producers` and `transactions` leave out because batches contradict each other about their offsets, and the
-    damage then; the table `batches` has a row for each batch, `findings` all that is wrong.
+    damage then; the table `batches` has a row for each batch, `findings` all that is wrong. Both are called because a
+    reader of Arrow yields nothing but record batches.
 
     Returns a pyarrow.RecordBatchReader. Raises ValueError for a name that there is not. Raises SourceError for what
     cannot be read, while reading.

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from kdump.dump.dump import DumpOptions, OnDamage, RecordLimit
+from kdump.dump.dump import DumpOptions, RecordLimit
 from kdump.dump.events import DumpFailure, Event, FileBegin, FollowNote, OutputFlush
 from kdump.dump.follow.high_watermarks import HighWatermarks
 from kdump.dump.follow.log_cursor import LogCursor
@@ -60,16 +60,19 @@ class FollowOptions(NamedTuple):
     kind: Kind | None = None
 
 
-def follow_logs(paths: Paths, options: DumpOptions, on_damage: OnDamage, follow: FollowOptions) -> Iterator[Event]:
+def follow_logs(
+    paths: Paths, options: DumpOptions | None = None, *, follow_options: FollowOptions | None = None
+) -> Iterator[Event]:
     """The content of the logs at the paths and what comes to them, until the limit is reached or no log is left.
 
     `options.offsets` is where logs begin, and has no end. What cannot be read becomes a DumpFailure, once; the others
     go on.
     """
+    options, follow = options or DumpOptions(), follow_options or FollowOptions()
     shown = None
     changes = ChangeEvents()
     try:
-        for event in _Follow(paths, options, on_damage, follow, changes).events():
+        for event in _Follow(paths, options, follow, changes).events():
             if isinstance(event, FileBegin):
                 event = event._replace(again=event.file.path == shown)
                 shown = event.file.path
@@ -79,10 +82,8 @@ def follow_logs(paths: Paths, options: DumpOptions, on_damage: OnDamage, follow:
 
 
 class _Follow:
-    def __init__(
-        self, paths: Paths, options: DumpOptions, on_damage: OnDamage, follow: FollowOptions, changes: ChangeEvents
-    ) -> None:
-        self._options, self._on_damage, self._follow, self._changes = options, on_damage, follow, changes
+    def __init__(self, paths: Paths, options: DumpOptions, follow: FollowOptions, changes: ChangeEvents) -> None:
+        self._options, self._follow, self._changes = options, follow, changes
         self._watch = DirectoryWatch(paths, follow.kind)
         self._limit = RecordLimit(options.limit)
         self._marks = HighWatermarks()
@@ -181,7 +182,7 @@ class _Follow:
         before = self._cursors.pop(found.path, None)
         if before is not None:
             yield from before.end()
-        cursor = LogCursor(found, self._options, self._on_damage, self._limit, self._follow.clock)
+        cursor = LogCursor(found, self._options, self._limit, self._follow.clock)
         self._cursors[found.path] = cursor
         self._is_told &= self._changes.watch(found.directory)
         self._in_directory.setdefault(found.directory, set()).add(found.path)

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from kdump.broker.history import replaced_from
-from kdump.dump.dump import DumpOptions, OnDamage, RecordLimit, decoder_for, dump_messages, value_decoder_for
+from kdump.dump.dump import DumpOptions, RecordLimit, decoder_for, dump_messages, value_decoder_for
 from kdump.dump.events import Event, FileBegin, FileEnd, FollowNote, LogChange, OutputFlush
 from kdump.dump.follow.batch_sequence import (
     BatchPlace,
@@ -72,7 +72,6 @@ class LogCursor:
         self,
         where: PartitionPath,
         options: DumpOptions,
-        on_damage: OnDamage,
         limit: RecordLimit,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -81,7 +80,7 @@ class LogCursor:
         self._decoder = decoder_for(where.topic_partition, options)
         self._value_decoder: ValueDecoder | None = None
         self._options = options._replace(offsets=(None, None))
-        self._on_damage, self._limit, self._clock = on_damage, limit, clock
+        self._limit, self._clock = limit, clock
         self._files = PartitionListing(where)
         self._ahead = _reader_ahead(self._files, where, options, clock)
         self._options = self._options._replace(committed_read=self._ahead)
@@ -352,7 +351,7 @@ class LogCursor:
                 yield begin
                 messages = MessageRange(position, Kind.LOG, base_offset, BytesSource(data[: run.size]), carry)
                 options = self._shown_options()
-                yield from dump_messages(messages, begin.file, options, self._on_damage, self._limit)
+                yield from dump_messages(messages, begin.file, options, self._limit)
                 yield FileEnd(begin.file, source.size, False)
                 yield OutputFlush()
                 self._take(source, position, data, run)
@@ -385,7 +384,7 @@ class LogCursor:
         options = self._shown_options()._replace(max_bytes=None if found is None else found.end)
         rest = SourceRange(source, place.position, size)
         messages = MessageRange(place.position, Kind.LOG, begin.file.base_offset, rest, place.carry)
-        yield from dump_messages(messages, begin.file, options, self._on_damage, self._limit)
+        yield from dump_messages(messages, begin.file, options, self._limit)
         yield FileEnd(begin.file, size, False)
         yield OutputFlush()
         if found is None:
