@@ -27,7 +27,7 @@ def test_a_run_is_that_of_the_program(server: CommandServer, tmp_path: Path) -> 
     (tmp_path / "00000000000000000000.log").write_bytes(b"x" * 100)
     for arguments, stdin in (
         (["verify", "."], b""),
-        (["dump", "--format", "json", "-"], LOG.read_bytes()),
+        (["dump", "--format", "text", "-"], LOG.read_bytes()),
         (["dump", "--no-such-option"], b""),
     ):
         wanted = subprocess.run(
