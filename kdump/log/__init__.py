@@ -1,4 +1,4 @@
-"""The log as Kafka documents it: append, flush, roll, read by offset and time, delete."""
+"""The log as Kafka documents it: append, flush, read by offset and time, delete."""
 
 from kdump.exports import exports
 

@@ -1,4 +1,4 @@
-"""How tables of Delta Lake and Iceberg adopt the Parquet files of a folder without rewriting them, for the README.
+"""How tables of Delta Lake and Iceberg adopt the Parquet files of a folder as they are, for kdump-convert(1).
 
 Both read the manifest. Run again after the next conversion they add what is new. Files that are provisional are left
 out: the next run of kdump replaces them. After `--rewrite` the table has to be made anew.
@@ -6,9 +6,7 @@ out: the next run of kdump replaces them. After `--rewrite` the table has to be 
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -19,32 +17,44 @@ def adopt_in_delta(folder: str) -> None:
     from pathlib import Path
 
     import pyarrow.parquet as pq
-    from deltalake import DeltaTable, Schema
-    from deltalake.transaction import AddAction, create_table_with_add_actions
+    from deltalake import DeltaTable, Schema, transaction
 
-    def action(file: dict) -> AddAction:
-        columns = {name: file["columns"][name] for name in ("topic", "partition", "offset")}
+    def action(file: dict) -> transaction.AddAction:
+        names = "topic", "partition", "offset"
+        columns = {name: file["columns"][name] for name in names}
+
+        def each(word: str) -> dict:
+            return {name: columns[name][word] for name in names}
+
         statistics = {
             "numRecords": file["rows"],
-            "minValues": {name: column["smallest"] for name, column in columns.items()},
-            "maxValues": {name: column["largest"] for name, column in columns.items()},
-            "nullCount": {name: column["nulls"] for name, column in columns.items()},
+            "minValues": each("smallest"),
+            "maxValues": each("largest"),
+            "nullCount": each("nulls"),
         }
-        modified = int(Path(folder, file["name"]).stat().st_mtime * 1000)
-        return AddAction(file["name"], file["bytes"], {}, modified, True, json.dumps(statistics))
+        path, size = file["name"], file["bytes"]
+        modified = int(Path(folder, path).stat().st_mtime * 1000)
+        text = json.dumps(statistics)
+        add = transaction.AddAction
+        return add(path, size, {}, modified, True, text)
 
-    with open(f"{folder}/_manifest.jsonl") as lines:
-        files = [line for line in map(json.loads, lines) if line["type"] == "file" and not line["provisional"]]
-    table = DeltaTable(folder) if DeltaTable.is_deltatable(folder) else None
-    known = {Path(uri).name for uri in table.file_uris()} if table else set()
-    new = [action(file) for file in files if file["name"] not in known]
-    if not new:
-        return
-    if table:
+    with open(f"{folder}/_manifest.jsonl") as manifest:
+        lines = [json.loads(line) for line in manifest]
+    files = [line for line in lines if line["type"] == "file"]
+    known: set[str] = set()
+    table = None
+    if DeltaTable.is_deltatable(folder):
+        table = DeltaTable(folder)
+        known = {Path(uri).name for uri in table.file_uris()}
+    final = [file for file in files if not file["provisional"]]
+    new = [action(file) for file in final if file["name"] not in known]
+    if new and table:
         table.create_write_transaction(new, "append", table.schema())
-    else:
-        schema = Schema.from_arrow(pq.read_schema(f"{folder}/{new[0].path}").remove_metadata())
-        create_table_with_add_actions(folder, schema, new, "error", [])
+    elif new:
+        schema = pq.read_schema(f"{folder}/{new[0].path}")
+        schema = schema.remove_metadata()
+        create = transaction.create_table_with_add_actions
+        create(folder, Schema.from_arrow(schema), new, "error", [])
 
 
 def adopt_in_iceberg(folder: str, catalog: Catalog, name: str) -> None:
@@ -52,16 +62,14 @@ def adopt_in_iceberg(folder: str, catalog: Catalog, name: str) -> None:
 
     import pyarrow.parquet as pq
 
-    with open(f"{folder}/_manifest.jsonl") as lines:
-        files = [line for line in map(json.loads, lines) if line["type"] == "file" and not line["provisional"]]
-    paths = [f"{folder}/{file['name']}" for file in files]
-    table = catalog.create_table_if_not_exists(name, pq.read_schema(paths[0]).remove_metadata())
+    with open(f"{folder}/_manifest.jsonl") as manifest:
+        lines = [json.loads(line) for line in manifest]
+    files = [line for line in lines if line["type"] == "file"]
+    final = [file["name"] for file in files if not file["provisional"]]
+    paths = [f"{folder}/{file}" for file in final]
+    schema = pq.read_schema(paths[0]).remove_metadata()
+    table = catalog.create_table_if_not_exists(name, schema)
     known = set(table.inspect.files()["file_path"].to_pylist())
     new = [path for path in paths if path not in known]
     if new:
         table.add_files(new)
-
-
-def recipe_text(recipe: Callable[..., Any]) -> str:
-    """The source of a recipe, for the README."""
-    return inspect.getsource(recipe)

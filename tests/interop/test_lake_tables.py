@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support import build
+from support import build, manual
 from support.parquet_folders import MANIFEST, SETTINGS, contents, convert, converted, records, write_log
 
 from . import lake_recipes
@@ -122,8 +122,13 @@ def test_iceberg(logs: Path, tmp_path: Path) -> None:
         catalog.close()
 
 
-def test_the_recipes_can_be_shown() -> None:
-    for recipe in (lake_recipes.adopt_in_delta, lake_recipes.adopt_in_iceberg):
-        text = lake_recipes.recipe_text(recipe)
-        assert MANIFEST in text
-        compile(text, "recipe", "exec")
+@pytest.mark.parametrize("name", ["adopt_in_delta", "adopt_in_iceberg"])
+def test_the_manual_shows_the_recipes(name: str) -> None:
+    shown = [line.replace("\\-", "-") for line in manual.program(name)]
+    page = (manual.PAGES / "kdump-convert.1").read_text(encoding="utf-8").replace("\\-", "-")
+    assert "\n".join(shown) in page
+    text = "\n".join(line.removeprefix("\\&") for line in shown if not line.startswith("."))
+    assert MANIFEST in text
+    known: dict[str, object] = {}
+    exec(text, known)  # no name of this module is needed to define it
+    assert callable(known[name])

@@ -22,7 +22,7 @@ import click
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])  # so that `interop` is found
 
-from interop import spark_pipelines
+from interop import lake_recipes, spark_pipelines
 from kdump.cli import COMMANDS, group
 from kdump.cli.sections import SectionedCommand
 from kdump.verify.findings import CATALOGUE
@@ -166,7 +166,7 @@ def placeholder(match: re.Match[str]) -> str:
 
 def program(name: str) -> Iterator[str]:
     """A recipe that the tests run, without the types of its arguments."""
-    recipe = getattr(spark_pipelines, name)
+    recipe = getattr(lake_recipes if hasattr(lake_recipes, name) else spark_pipelines, name)
     lines = inspect.getsource(recipe).splitlines()
     body = next(number for number, line in enumerate(lines) if line.endswith(":")) + 1
     return literal([f"def {name}({', '.join(inspect.signature(recipe).parameters)}):", *lines[body:]])
