@@ -57,7 +57,7 @@ class GroupLogUse:
 
 @dataclass(slots=True)
 class CoordinatorLoadSummary:
-    """What a load read. `damaged` are stretches that are no valid batch, `undecoded` records that have no valid fields.
+    """What a load read. `damaged` are stretches that are not a valid batch, `undecoded` records without valid fields.
 
     `unknown` are records of a type or version that only a later release knows. `superseded` are records that later ones
     may have replaced, which the log cleaner removed. `bytes` are those of all records.

@@ -63,7 +63,7 @@ class TimeRangeParam(click.ParamType[tuple[int | None, int | None]]):
         found = options.split_range(text, options.milliseconds)
         if found is None:
             self.fail(
-                f"{text!r} is no range of times; write A:B, A: or :B, as in 2026-11-21:2026-11-22T18:30, or a day,"
+                f"{text!r} is not a range of times; write A:B, A: or :B, as in 2026-11-21:2026-11-22T18:30, or a day,"
                 " as in 2026-11-21",
                 param,
                 ctx,
@@ -101,7 +101,7 @@ class PartitionParam(click.ParamType[TopicPartition]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TopicPartition:
         found = value if isinstance(value, TopicPartition) else topic_partition_of(str(value))
         if found is None:
-            self.fail(f"{value!r} is no topic-partition; write TOPIC-NUMBER", param, ctx)
+            self.fail(f"{value!r} is not a topic-partition; write TOPIC-NUMBER", param, ctx)
         return found
 
 
@@ -132,8 +132,8 @@ class PartitionParam(click.ParamType[TopicPartition]):
     type=click.Choice(("binary", "utf8", "json")),
     default="binary",
     show_default=True,
-    help="How keys are written. binary: their bytes; utf8: text, with U+FFFD for what is no UTF-8; json: JSON, null"
-    " where a key is none.",
+    help="How keys are written. binary: their bytes; utf8: text, with U+FFFD for what is not UTF-8; json: JSON, null"
+    " where a key is not JSON.",
 )
 @click.option(
     "--values",

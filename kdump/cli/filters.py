@@ -61,7 +61,9 @@ class ProducerParam(click.ParamType["ProducerPattern"]):
 
         match = re.fullmatch(r"([0-9]{1,19})(?::([0-9]{1,5}))?", str(value))
         if match is None or int(match[1]) > _MAX_LONG or int(match[2] or 0) > 0x7FFF:
-            self.fail(f"{value!r} is no producer; write its id, as in 4001, or id and epoch, as in 4001:2", param, ctx)
+            self.fail(
+                f"{value!r} is not a producer; write its id, as in 4001, or id and epoch, as in 4001:2", param, ctx
+            )
         return ProducerPattern(int(match[1]), int(match[2]) if match[2] else None)
 
 
@@ -92,7 +94,7 @@ class TimeZoneParam(click.ParamType[tzinfo]):
         try:
             return UTC if value in ("UTC", "Z") else ZoneInfo(str(value))
         except (KeyError, ValueError, OSError):
-            self.fail(f"{value!r} is no time zone; write UTC, or a name as in Europe/Berlin", param, ctx)
+            self.fail(f"{value!r} is not a time zone; write UTC, or a name as in Europe/Berlin", param, ctx)
 
 
 def parse_pattern(text: str) -> "BytesPattern":
@@ -120,7 +122,7 @@ def parse_pattern(text: str) -> "BytesPattern":
         try:
             compile_regex(data)
         except ValueError as error:
-            raise ValueError(f"{text!r} is no regular expression: {error}") from None
+            raise ValueError(f"{text!r} is not a regular expression: {error}") from None
     return BytesPattern(kind, data)
 
 
@@ -184,7 +186,9 @@ _OPTIONS: Final = (
         metavar="NAME[=PATTERN]",
         help="Show only records that have this header, with a value as for --key. May be given several times.",
     ),
-    click.option("--tombstones", is_flag=True, help="Show only records without a value. Control records are none."),
+    click.option(
+        "--tombstones", is_flag=True, help="Show only records without a value. Control records are not tombstones."
+    ),
     click.option("--control", is_flag=True, help="Show only control batches and their records."),
     click.option(
         "--producer",
@@ -277,7 +281,7 @@ def check(chosen: dict[str, Any]) -> None:
     if chosen["batches"] and opens:
         raise click.UsageError(f"{opens[0]} is about records, which --batches does not read; --records shows only them")
     if chosen["tombstones"] and chosen["control"]:
-        raise click.UsageError("--tombstones and --control exclude each other: a control record is no tombstone")
+        raise click.UsageError("--tombstones and --control exclude each other: a control record is not a tombstone")
     if chosen["tombstones"] and chosen["values"]:
         raise click.UsageError("--tombstones and --value exclude each other: a tombstone has no value")
     if chosen["transactional_ids"]:
@@ -404,8 +408,8 @@ def _times(text: str | None, zone: tzinfo) -> "tuple[int | _BeforeEnd | None, in
     found = options.split_range(text, moment)
     if found is None:
         raise click.BadParameter(
-            f"{text!r} is no range of times; write A:B, A: or :B, as in 2026-11-21:2026-11-22T18:30 or -1h:, or a day,"
-            " as in 2026-11-21",
+            f"{text!r} is not a range of times; write A:B, A: or :B, as in 2026-11-21:2026-11-22T18:30 or -1h:, or a"
+            " day, as in 2026-11-21",
             param_hint="'--time'",
         )
     return found

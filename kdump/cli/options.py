@@ -36,7 +36,7 @@ class SizeParam(click.ParamType[int]):
             return value
         match = re.fullmatch(r"(\d{1,18})([kmg]?)(i?b)?", str(value).lower())
         if match is None or not int(match[1]):
-            self.fail(f"{value!r} is no size; write bytes, or 64k, 16m, 1g", param, ctx)
+            self.fail(f"{value!r} is not a size; write bytes, or 64k, 16m, 1g", param, ctx)
         return int(match[1]) * _UNITS[match[2]]
 
 
@@ -52,7 +52,7 @@ class OffsetRangeParam(click.ParamType[tuple[int | None, int | None]]):
             return value
         match = re.fullmatch(r"(\d{1,19})?(:)?(\d{1,19})?", str(value))
         if match is None or not value or value == ":":
-            self.fail(f"{value!r} is no range of offsets; write A:B, A:, :B or A", param, ctx)
+            self.fail(f"{value!r} is not a range of offsets; write A:B, A:, :B or A", param, ctx)
         first = int(match[1]) if match[1] else None
         if not match[2]:
             return first, (first or 0) + 1
@@ -197,7 +197,7 @@ def _spark_settings(ctx: click.Context, param: click.Parameter, values: tuple[st
     for value in values:
         name, equals, setting = value.partition("=")
         if not equals or not re.fullmatch(r"spark\.[^\s=]+", name):
-            raise click.BadParameter(f"{value!r} is no setting of Spark; write spark.NAME=VALUE", ctx, param)
+            raise click.BadParameter(f"{value!r} is not a setting of Spark; write spark.NAME=VALUE", ctx, param)
         found.append((name, setting))
     return tuple(found)
 

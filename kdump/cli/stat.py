@@ -75,7 +75,7 @@ class DurationParam(click.ParamType[int]):
             return value
         match = re.fullmatch(r"(\d{1,19}) ?(ms|s|m|min|h|d|w)?", str(value).lower())
         if match is None:
-            self.fail(f"{value!r} is no length of time; write milliseconds, or 90s, 15m, 12h, 7d", param, ctx)
+            self.fail(f"{value!r} is not a length of time; write milliseconds, or 90s, 15m, 12h, 7d", param, ctx)
         found = int(match[1]) * _UNITS_MS[match[2] or "ms"]
         if found > MAX_LONG:
             self.fail(f"{value!r} is too long: {MAX_LONG} ms at most", param, ctx)

@@ -28,7 +28,7 @@ class DecodeParam(click.Choice[str]):
         known = [] if value in DECODE_WORDS else sorted({each.name for each in _entry_points()})
         if value not in (*DECODE_WORDS, *known):
             others = f"has only {', '.join(map(repr, known))}" if known else "is empty"
-            self.fail(f"{value!r} is none of {', '.join(DECODE_WORDS)}, and the group {GROUP} {others}", param, ctx)
+            self.fail(f"{value!r} is not one of {', '.join(DECODE_WORDS)}, and the group {GROUP} {others}", param, ctx)
         return str(value)
 
 
@@ -99,5 +99,5 @@ def _loaded(name: str) -> Callable[..., Any]:
     except Exception as error:  # noqa: BLE001  # the program is not ours
         raise click.UsageError(f"--decode {name}: {found.value} cannot be loaded: {error}") from None
     if not callable(function):
-        raise click.UsageError(f"--decode {name}: {found.value} is no function")
+        raise click.UsageError(f"--decode {name}: {found.value} is not a function")
     return function  # type: ignore[no-any-return]

@@ -45,7 +45,7 @@ def arrow(
 
     Records come partition by partition, in the order of the log. The next marker of its producer in the whole partition
     decides a transaction, also after the end that was asked for; damage that may hold it leaves it undecided. Bytes
-    that are no valid batch are skipped, and valid batches that contradict others about their offsets: `on_damage` gets
+    in no valid batch are skipped, and valid batches that contradict others about their offsets: `on_damage` gets
     each range with the offsets that are lost, also of no bytes where only offsets are missing; without it the first one
     gives a DamageWarning. A batch with a record that is not valid gives the records before it. Several directories of
     one topic-partition are copies, which become one log (`replica`, kdump.replicas); where they do not agree, one
@@ -56,7 +56,7 @@ def arrow(
     for arguments that do not fit. Raises SourceError for what cannot be read, also while reading.
     """
     if isolation not in get_args(Isolation):
-        raise ValueError(f"isolation {isolation!r} is none of {', '.join(get_args(Isolation))}")
+        raise ValueError(f"isolation {isolation!r} is not one of {', '.join(get_args(Isolation))}")
     own = ("replica",) if replica is ReplicaUse.ALL else ()
     schema = record_schema((*DEFAULT_COLUMNS, *own) if columns is None else columns)
     choice = Choice() if choice is None else choice

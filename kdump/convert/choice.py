@@ -60,7 +60,7 @@ def parse_offsets(text: str) -> Mapping[TopicPartition, Bounds]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        raise ValueError("the offsets of partitions are no JSON") from None
+        raise ValueError("the offsets of partitions are not JSON") from None
     if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
         raise ValueError('the offsets of partitions are an object: {"topic": {"0": [first, end]}}')
     return {
@@ -72,7 +72,7 @@ def parse_offsets(text: str) -> Mapping[TopicPartition, Bounds]:
 
 def _number(text: str) -> int:
     if re.fullmatch(r"[0-9]{1,10}", text) is None or int(text) > MAX_INT:
-        raise ValueError(f"{text!r} is no number of a partition")
+        raise ValueError(f"{text!r} is not a partition number")
     return int(text)
 
 

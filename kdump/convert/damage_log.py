@@ -14,7 +14,7 @@ NOTHING: Final = "nothing of this partition was converted"
 
 
 class DamagedRanges:
-    """Takes ranges of bytes that are no valid batch; keeps the first ones of a code and file, and counts all."""
+    """Takes ranges of bytes that are not a valid batch; keeps the first ones of a code and file, and counts all."""
 
     def __init__(self) -> None:
         self.kept: list[DamagedRange] = []

@@ -57,7 +57,7 @@ class FieldFormats:
         self.malformed = 0
         """Keys and values in which malformed UTF-8 is U+FFFD now."""
         self.not_json = 0
-        """Keys and values that are null now because they are no JSON text."""
+        """Keys and values that are null now because they are not JSON text."""
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The record batch with the formats; without a copy of what needs no change."""

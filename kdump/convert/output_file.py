@@ -173,7 +173,7 @@ class _TemporaryFile:
                         raise KdumpError(f"{self._path}: another kdump writes it") from None
                 status, entry = os.fstat(descriptor), self._directory.stat(self._temporary)
                 if not stat.S_ISREG(status.st_mode):
-                    raise KdumpError(f"{place}: no regular file")
+                    raise KdumpError(f"{place}: not a regular file")
                 if not is_new and status.st_uid != os.geteuid():
                     raise KdumpError(
                         f"{place}: it belongs to the user {status.st_uid}, who could read and change what is written;"
@@ -192,7 +192,7 @@ class _TemporaryFile:
     def _begin(self) -> None:
         before = self._directory.stat(self._name)
         if before is not None and not stat.S_ISREG(before.st_mode):
-            what = "a directory" if stat.S_ISDIR(before.st_mode) else "no regular file"
+            what = "a directory" if stat.S_ISDIR(before.st_mode) else "not a regular file"
             self._delete()
             raise KdumpError(f"{self._path}: {what}; the output is a file")
         if before is not None and not self._overwrite:

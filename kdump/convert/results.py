@@ -27,7 +27,7 @@ class DamagedLog(SourceError):
 
 @dataclass(frozen=True, slots=True)
 class SkippedRange(Finding):
-    """Bytes of a log file that no output has, because they are no valid batch."""
+    """Bytes of a log file that no output has, because they are not a valid batch."""
 
     @property
     def message(self) -> str:
@@ -36,7 +36,7 @@ class SkippedRange(Finding):
 
 @dataclass(frozen=True, slots=True)
 class CopyDamage(Finding):
-    """Bytes of one of several copies that are no valid batch. What no copy has is `replica/missing`."""
+    """Bytes of one of several copies that are not a valid batch. What no copy has is `replica/missing`."""
 
     @property
     def message(self) -> str:
@@ -110,12 +110,12 @@ class OutputFile(NamedTuple):
 class LeftOutCounts(NamedTuple):
     """What of a partition is not in the output, and what of its records has changed.
 
-    `aborted`, `undecided`: records of transactions. `damaged_ranges`, `damaged_bytes`: bytes that are no valid batch.
+    `aborted`, `undecided`: records of transactions. `damaged_ranges`, `damaged_bytes`: bytes in no valid batch.
     `repeated_batches`: valid batches that contradict others about their offsets. `deleted`: records below the log
     start offset.
     `control`: control batches that a log without transactions does not need. `unfit_timestamps`: timestamps that are
     null because they do not fit the column. `malformed`: keys and values with U+FFFD in place of malformed UTF-8.
-    `not_json`: those that are null because they are no JSON text. `undecoded`: values that are null in the column
+    `not_json`: those that are null because they are not JSON text. `undecoded`: values that are null in the column
     value_json because they cannot be decoded.
     """
 

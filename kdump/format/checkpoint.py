@@ -79,7 +79,7 @@ def build_offsets(entries: Iterable[OffsetEntry]) -> bytes:
     lines = []
     for topic, partition, offset in entries:
         if not topic or BLANKS.search(topic):
-            raise ValueError(f"no topic of a checkpoint: {topic!r}")
+            raise ValueError(f"not a topic that a checkpoint can name: {topic!r}")
         lines.append(f"{topic} {partition} {offset}")
     return _build(lines)
 

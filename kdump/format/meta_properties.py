@@ -102,7 +102,7 @@ def build_properties(entries: Iterable[Property], comments: Iterable[str] = ()) 
     lines = []
     for comment in comments:
         if not comment.isprintable():
-            raise ValueError(f"no comment of one line: {comment!r}")
+            raise ValueError(f"not a comment of one line: {comment!r}")
         lines.append(f"#{_ascii(comment)}\n")
     lines += [f"{_escaped(key, key=True)}={_escaped(value, key=False)}\n" for key, value in entries]
     return "".join(lines).encode("ascii")
@@ -156,5 +156,5 @@ _JAVA_TRIMS = "".join(map(chr, range(0x21)))
 def _property_number(key: str, text: str) -> int:
     number = parse_integer(text, 32)
     if number is None:
-        raise CheckpointError(f"{key} is no number: {quoted(text)}")
+        raise CheckpointError(f"{key} is not a number: {quoted(text)}")
     return number

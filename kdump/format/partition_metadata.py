@@ -74,5 +74,5 @@ def _after_colon(lines: Iterator[str], number: int) -> tuple[str, str]:
         raise CheckpointError(f"line {number} is missing")
     parts = split_line(_COLON, line)
     if len(parts) != 2:
-        raise malformed(number, line, "expected a name, a colon, a blank and a value")
+        raise malformed(number, line, "expected a name, a colon, a space and a value")
     return line, parts[1]

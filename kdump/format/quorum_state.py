@@ -111,13 +111,13 @@ def _quorum_object(data: bytes) -> "JsonObject":
 
 def _string(name: str, value: "JsonValue") -> str:
     if not isinstance(value, str):
-        raise CheckpointError(f"{name} is no string: {quoted_json(value)}")
+        raise CheckpointError(f"{name} is not a string: {quoted_json(value)}")
     return value
 
 
 def _voters(value: "JsonValue", version: int) -> tuple[int, ...]:
     if not isinstance(value, list):
-        raise CheckpointError(f"currentVoters is no array: {quoted_json(value)}")
+        raise CheckpointError(f"currentVoters is not an array: {quoted_json(value)}")
     if value and version > 0:
         raise CheckpointError(f"currentVoters is not empty, which data_version {version} does not have")
     voters = []

@@ -42,7 +42,7 @@ def read_lines(data: bytes, limit: int) -> Iterator[str]:
     except UnicodeDecodeError as error:
         whole = data[: error.start]
         whole = whole[: max(whole.rfind(b"\n"), whole.rfind(b"\r")) + 1]
-        text, problem = whole.decode(), f"byte {error.start} is no UTF-8"
+        text, problem = whole.decode(), f"byte {error.start} is not valid UTF-8"
     for line in io.StringIO(text, newline=None):
         yield line.removesuffix("\n")
     if problem is not None:
@@ -68,7 +68,7 @@ def parse_number(text: str, bits: int, number: int, line: str) -> int:
     """The number in a field of line `number`, at most of `bits` bits. Raises CheckpointError where Java throws."""
     found = parse_integer(text, bits)
     if found is None:
-        raise malformed(number, line, f"{quoted(text)} is no number of {bits} bits")
+        raise malformed(number, line, f"{quoted(text)} is not a {bits}-bit number")
     return found
 
 
@@ -79,7 +79,7 @@ def parse_uuid(what: str, text: str) -> str:
     """
     match = _UUID.fullmatch(text)
     if match is None:
-        raise CheckpointError(f"the {what} is no base64url of 16 bytes: {quoted(text)}")
+        raise CheckpointError(f"the {what} is not 16 bytes in base64url: {quoted(text)}")
     from base64 import urlsafe_b64decode, urlsafe_b64encode
 
     return urlsafe_b64encode(urlsafe_b64decode(match[1] + "==")).decode("ascii")[:22]
@@ -116,10 +116,10 @@ def json_object(text: str) -> "JsonObject":
     try:
         value, _ = json.JSONDecoder(parse_constant=_no_constant).raw_decode(text.lstrip(" \t\n\r"))
     except (ValueError, RecursionError) as error:
-        why = "nested too deeply" if isinstance(error, RecursionError) else "no JSON"
+        why = "nested too deeply" if isinstance(error, RecursionError) else "not JSON"
         raise CheckpointError(f"{why}: {quoted(text)}") from None
     if not isinstance(value, dict):
-        raise CheckpointError(f"no JSON object: {quoted(text)}")
+        raise CheckpointError(f"not a JSON object: {quoted(text)}")
     return value
 
 
@@ -144,5 +144,5 @@ def compact_json(value: "JsonValue") -> str:
 def json_number(name: str, value: "JsonValue", bits: int) -> int:
     """The value of the field `name` as a whole number of `bits` bits. Raises CheckpointError for other values."""
     if isinstance(value, bool) or not isinstance(value, int) or not -1 << bits - 1 <= value < 1 << bits - 1:
-        raise CheckpointError(f"{name} is no number of {bits} bits: {quoted_json(value)}")
+        raise CheckpointError(f"{name} is not a {bits}-bit number: {quoted_json(value)}")
     return value

@@ -48,7 +48,7 @@ class ScanState(NamedTuple):
     known_last: int
     known_epoch: int
     broken: int
-    """How often the walk found bytes that are no valid batch."""
+    """How often the walk found bytes that are not a valid batch."""
     has_last: bool
     linked: bool
 

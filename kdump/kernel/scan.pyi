@@ -22,7 +22,7 @@ SCAN_FULL: int
 SCAN_STOPPED: int
 """A scan returned because it reached `stop`."""
 SCAN_DAMAGED: int
-"""A scan returned because the bytes at the position are no valid batch."""
+"""A scan returned because the bytes at the position are not a valid batch."""
 
 class Scanner:
     """Walks over one segment: checks framing, checksums, headers, and each header against the one before it.
@@ -100,7 +100,7 @@ class Scanner:
         """Continue where another scanner ended. The parameters are the fields of kdump.kernel.results.Carry."""
 
     def unlink(self) -> None:
-        """Note that the walk skips bytes that are no batch. The next batch is not compared with the one before."""
+        """Note that the walk skips bytes that are not a batch. The next batch is not compared with the one before."""
 
     def open(self, index: int, payload: Buffer) -> int:
         """Check the decompressed records of row `index`; return the suspect bits of the row.

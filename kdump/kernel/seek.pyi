@@ -5,7 +5,7 @@ SEEK_FOUND: int
 SEEK_ENDED: int
 """The file has no such batch."""
 SEEK_DAMAGED: int
-"""The walk came to bytes that are no batch, or to a batch whose offsets go back."""
+"""The walk came to bytes that are not a batch, or to a batch whose offsets go back."""
 SEEK_LARGE: int
 """The walk came to a batch of more than 1 MiB, which `Seeker` does not read."""
 SEEK_SHRUNK: int

@@ -64,7 +64,7 @@ class _Headers:
         self.is_ordered = True
 
     def read(self) -> ScanState | None:
-        """Read them; None where bytes are no batch."""
+        """Read them; None where bytes are not a batch."""
         log, buffer, position = self._part.log, bytearray(_BUFFER_BYTES), self._part.start
         scanner = Scanner(-1 if log.base_offset is None or position else log.base_offset)
         with log.open() as source:

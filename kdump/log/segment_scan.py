@@ -25,7 +25,7 @@ class SegmentScan(NamedTuple):
     last offset (None without a batch).
 
     `regular` is false where offsets do not rise; there are no entries then. `scanner` can continue at `size`; None
-    where the last bytes are no batch.
+    where the last bytes are not a batch.
     """
 
     search_index: SearchIndex

@@ -208,7 +208,7 @@ class LogValidator:
 def _assign_in_place(buffer: bytearray, offset: int, epoch: int) -> None:
     """Assign offsets from `offset` on, and the leader epoch to batches of magic 2.
 
-    Stops at bytes that are no batch, because the data is validated afterwards. Raises CompressedMessageSet, ValueError.
+    Stops at bytes that are not a batch: the data is validated afterwards. Raises CompressedMessageSet, ValueError.
     """
     at, size = 0, len(buffer)
     while size - at >= UP_TO_MAGIC:

@@ -218,7 +218,7 @@ def remove_finished_runs(handle: DirectoryHandle, but: str | None = None) -> Non
 def check_fits(plan: Plan, handle: DirectoryHandle) -> None:
     """Check the room, and list the directory again: it may have changed since the plan was made. Raises KdumpError."""
     if odd := [name for name in plan.after if "/" in name or name in ("", ".", "..") or naming.is_undo(name)]:
-        raise KdumpError(f"{plan.path}: the plan has {odd[0]!r}, which is no name of a file of a log")
+        raise KdumpError(f"{plan.path}: the plan has {odd[0]!r}, which is not the name of a file of a log")
     names = {*plan.after, *(name for name in plan.files if not naming.is_undo(name))}
     names.update(name for name in handle.names() if is_kafka_file(name) and not is_directory(handle, name))
     for name in sorted(names):

@@ -124,6 +124,6 @@ def _step(fields: dict[str, Any]) -> Step:
     for name in (fields.get("name", ""), fields.get("to")):
         # A journal that another process wrote must not make undo change files elsewhere.
         if name is not None and ("/" in name or "\0" in name or name in (".", "..") or is_undo(name)):
-            raise ValueError(f"{name!r} is no name of a file of a log")
+            raise ValueError(f"{name!r} is not the name of a file of a log")
     stamps = {name: Stamp(*fields[name]) for name in ("before", "after") if fields.get(name) is not None}
     return Step(**fields | stamps)

@@ -81,7 +81,7 @@ def from_bytes(data: bytes, path: str) -> RunPlan:
         plans = [_checked(from_json(Plan, line["plan"])) for line in partitions]
         count = sum(1 for line in partitions if line["type"] == "partition")
         if any(map(_is_elsewhere, found.names)):
-            raise ValueError("a name that is none of a directory")
+            raise ValueError("a name that a directory cannot have")
         return found._replace(plans=tuple(plans[:count]), others=tuple(plans[count:]))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise KdumpError(f"{path}: the plan is damaged: {error}") from None
@@ -91,7 +91,7 @@ def _checked(plan: Plan) -> Plan:
     """A plan that changes nothing outside of its directory, whoever wrote the file."""
     pieces = (piece.name for content in plan.after.values() if content is not None for piece in content.pieces)
     if _is_elsewhere(plan.path, ".") or any(map(_is_elsewhere, (*plan.after, *plan.files, *pieces))):
-        raise ValueError("a name that is none of a file of a log")
+        raise ValueError("a name that a file of a log cannot have")
     return plan
 
 

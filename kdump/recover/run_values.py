@@ -69,7 +69,7 @@ def _one_of(kinds: tuple[Any, ...], value: "JsonValue") -> Any:
             return from_json(kind, value)
         except (ValueError, TypeError, KeyError):
             continue
-    raise ValueError(f"{value!r} is none of {kinds}")
+    raise ValueError(f"{value!r} is not one of {kinds}")
 
 
 def _of_fields(kind: Any, fields: "JsonValue") -> Any:
@@ -87,11 +87,11 @@ def _hints_of(kind: Any) -> Mapping[str, Any]:
 
 def _list(value: "JsonValue") -> list[Any]:
     if not isinstance(value, list):
-        raise TypeError(f"{value!r} is no list")
+        raise TypeError(f"{value!r} is not a list")
     return value
 
 
 def _checked(kind: Any, value: "JsonValue") -> Any:
     if type(value) is not kind:
-        raise TypeError(f"{value!r} is no {kind.__name__}")
+        raise TypeError(f"{value!r} is not of the type {kind.__name__}")
     return value

@@ -110,13 +110,13 @@ class RecoverySelection:
             # Discovery reports no names below a directory that was given. The partition is planned all the same.
             yield from _whole(path, discover_whole(partition), partition.log_directory)
         elif os.path.dirname(path) not in self._directories:
-            yield SourceError(f"{path}: no segment of a log, which is all that can be recovered")
+            yield SourceError(f"{path}: not a segment of a log; nothing else can be recovered")
 
     def _of_segment(self, partition: Partition) -> Iterator[PlanItem | SourceError]:
         """A segment that was given alone: the active one stands for its directory, any other is a log of its own."""
         log = partition.segments[0].log
         if number_of(os.path.basename(log.path)) is None:
-            yield SourceError(f"{log.path}: no name that a broker gives to a segment: 20 digits and .log")
+            yield SourceError(f"{log.path}: not a name that a broker gives a segment, which is 20 digits and .log")
         elif not log.active:
             self._older.append(partition)
         else:

@@ -67,7 +67,7 @@ def left_out_words(counts: "LeftOutCounts") -> Iterator[str]:
             ),
             (
                 counts.damaged_ranges,
-                f"{counted(counts.damaged_bytes, 'byte')} in {ranges} that are no valid batch",
+                f"{counted(counts.damaged_bytes, 'byte')} in {ranges} that are not a valid batch",
             ),
             (
                 counts.repeated_batches,
@@ -85,7 +85,7 @@ def left_out_words(counts: "LeftOutCounts") -> Iterator[str]:
     if counts.malformed:
         yield f"{counted(counts.malformed, 'key or value', 'keys and values')} with U+FFFD for malformed UTF-8"
     if counts.not_json:
-        yield f"{counted(counts.not_json, 'key or value', 'keys and values')} null, as they are no JSON text"
+        yield f"{counted(counts.not_json, 'key or value', 'keys and values')} null, as they are not JSON text"
     if counts.undecoded:
         yield f"{counted(counts.undecoded, 'value')} null in value_json, as they cannot be decoded"
 

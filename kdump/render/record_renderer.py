@@ -1,7 +1,7 @@
 """What the formats have in common that write nothing but records, for other programs: csv, values and templates.
 
 They leave out control records, which no consumer gets. What a dump meets beside records, damaged batches and bytes that
-are no batch, has no line in them and goes to standard error.
+are not a batch, has no line in them and goes to standard error.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _with_messages(events: Iterable[Event]) -> Iterator[Event]:
             case FileBegin(file, _):
                 path = file.path
                 if file.kind not in (*naming.LOG_KINDS, *naming.FETCH_KINDS):
-                    yield DumpFailure(SourceError(f"{path}: no log; only --format text and json show such a file"))
+                    yield DumpFailure(SourceError(f"{path}: not a log; only --format text and json show such a file"))
             case BatchEvent(batch, str() as damage, opened) if damage != "batch/limit":
                 left = "its other records are" if opened is not None and opened.records else "its records are"
                 if damage in ("batch/crc", "batch/magic") and left.startswith("its other"):
@@ -122,10 +122,10 @@ def _with_messages(events: Iterable[Event]) -> Iterator[Event]:
             case LogChange():
                 yield FollowNote(event.path, event.text)
             case Gap() | ForeignBatch() | SearchLimit():
-                reason = f"{event.length} bytes at byte {event.position} are no batch ({gap_reason(event)})"
+                reason = f"{event.length} bytes at byte {event.position} are not a batch ({gap_reason(event)})"
                 yield CompanionDamage(path, Severity.ERROR, reason)
             case Tail(position, length, reason) if reason is not TailContent.ZEROS:
-                what = f"{length} bytes at the end, from byte {position} on, are no batch ({reason})"
+                what = f"{length} bytes at the end, from byte {position} on, are not a batch ({reason})"
                 yield CompanionDamage(path, Severity.ERROR, what)
 
 

@@ -69,7 +69,7 @@ def template_pieces(template: str, *, decoded: bool = False, mode: str = "auto")
             pieces.append(data)
         elif part["token"] is not None:
             if part["token"] not in _TOKENS:
-                raise TemplateError(f"{part[0]} is no token; write %% for a percent sign")
+                raise TemplateError(f"{part[0]} is not a token; write %% for a percent sign")
             pieces.append(_TOKENS[part["token"]])
         else:
             pieces.append(_field_piece(part["field"], decoded, ENCODERS[mode]))
@@ -89,7 +89,7 @@ def _literal(part: re.Match[str]) -> bytes | None:
     if part["escape"] is not None and part["escape"] in _ESCAPES:
         return _ESCAPES[part["escape"]]
     if part["escape"] is not None or part["rest"] is not None:
-        raise TemplateError(f"{part[0]} is no escape; there are \\n \\r \\t \\xNN and \\\\")
+        raise TemplateError(f"{part[0]} is not an escape; the escapes are \\n \\r \\t \\xNN and \\\\")
     return None
 
 
@@ -99,7 +99,9 @@ def _field_piece(name: str, decoded: bool, encode: Encode) -> Piece:
         if not decoded:
             raise TemplateError(f"%{{{name}}} needs --decode or --schemas")
     elif first not in _FIELDS:
-        raise TemplateError(f"%{{{name}}} is no field of a record; there are {', '.join((*_FIELDS, *_DECODED))}")
+        raise TemplateError(
+            f"%{{{name}}} is not a field of a record; the fields are {', '.join((*_FIELDS, *_DECODED))}"
+        )
     if inner and first not in ("key_decoded", "value_decoded"):
         raise TemplateError(f"%{{{name}}}: {first} has no fields")
     return partial(_field_bytes, first, inner, encode)

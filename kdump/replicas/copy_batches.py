@@ -50,7 +50,7 @@ class PositionRange(NamedTuple):
 class CopyBatches:
     """The valid batches of log files, in the order in which they lie: a row of each array is a batch.
 
-    `breaks` are the numbers of the batches before which bytes are no valid batch, or batches were left out. `damage`
+    `breaks` are the numbers of the batches before which bytes are not a valid batch, or batches were left out. `damage`
     are these bytes. `compacted`: a segment shows that the log cleaner went over it; `has_cleaned_batches`: a batch
     shows it, which no damage can do. The offsets of a wrapper message are those inside: it is decompressed. `ranges`
     are the parts of the files that are read, None for all of them. `grows`: a broker is writing them, so that the last
@@ -68,7 +68,7 @@ class CopyBatches:
         self.breaks: list[int] = []
         self.damage: list[DamagedRange] = []
         self.compacted = self.has_cleaned_batches = self.transactional = False
-        self._pending = False  # bytes after the last batch so far are no valid batch
+        self._pending = False  # bytes after the last batch so far are not a valid batch
 
     def __len__(self) -> int:
         return len(self.first)
@@ -138,7 +138,7 @@ class CopyBatches:
 
     @property
     def ends_damaged(self) -> bool:
-        """Whether bytes after the last batch are no valid batch."""
+        """Whether bytes after the last batch are not a valid batch."""
         return self._pending
 
     # ---- order
@@ -156,7 +156,7 @@ class CopyBatches:
         return self.breaks[bisect_left(self.breaks, start) : bisect_left(self.breaks, stop)]
 
     def is_break(self, number: int) -> bool:
-        """Whether the bytes before a batch are no valid batch, or batches before it were left out."""
+        """Whether the bytes before a batch are not a valid batch, or batches before it were left out."""
         return bool(self.breaks_between(number, number + 1))
 
     def continues(self, number: int) -> bool:

@@ -46,7 +46,7 @@ def check_master(master: str) -> str:
     if master.startswith((CONNECT, STANDALONE)):
         addresses(master)
         return master
-    raise MasterError(f"{master!r} is no master of Spark; it is one of {EXAMPLES}")
+    raise MasterError(f"{master!r} is not a master of Spark; it is one of {EXAMPLES}")
 
 
 def addresses(master: str) -> list[MasterAddress]:

@@ -70,7 +70,7 @@ def java_problem() -> str | None:
         return f"Spark needs Java {JAVA} or later, and {java} cannot be run; set JAVA_HOME to one that can"
     found = re.search(r'version "(?:1\.)?(\d+)', told)
     if found is None:
-        return f"Spark needs Java {JAVA} or later, and {java} is none; set JAVA_HOME to one"
+        return f"Spark needs Java {JAVA} or later, and {java} is not Java; set JAVA_HOME"
     if int(found[1]) < JAVA:
         return f"Spark needs Java {JAVA} or later, and {java} is {found[1]}; set JAVA_HOME to a later one"
     return None

@@ -44,7 +44,7 @@ class LossPolicy:
         self._take(f"{each.path}: at byte {each.position}: {each.code}: {many} of {self._name} cannot be read")
 
     def damaged(self, each: DamagedRange, offsets: OffsetRange, *, ends: bool) -> None:
-        """Take bytes that are no valid batch, where `offsets` were expected; `ends`: others may follow.
+        """Take bytes that are not a valid batch, where `offsets` were expected; `ends`: others may follow.
 
         Only what may have had records is a loss: zeros that a broker may have preallocated are a warning.
         """

@@ -30,7 +30,7 @@ class StopperKind(StrEnum):
     """What is wrong with a batch, or with a segment."""
 
     DAMAGE = "damage"
-    """Bytes that are no valid batch."""
+    """Bytes that are not a valid batch."""
     OFFSET_RANGE = "offset-range"
     """An offset that lies more than 2^31 - 1 above the base offset. A cleaner splits the segment and tries again."""
     SEGMENT_SIZE = "segment-size"

@@ -300,7 +300,7 @@ class TotalRow(DiskRow):
 
     @property
     def is_damaged(self) -> bool:
-        """Whether bytes are no valid batch, or the records of a batch cannot be read."""
+        """Whether bytes are not a valid batch, or the records of a batch cannot be read."""
         return bool(self.sums.damage.count)
 
     def _own_fields(self) -> "Fields":

@@ -206,7 +206,7 @@ class _RangeScan:
         )
 
     def _check(self, stop: int) -> None:
-        """Walk over batches with their checksums, and over what is no batch."""
+        """Walk over batches with their checksums, and over what is not a batch."""
         walk = self._walk(self._position, stop)
         for item in walk:
             self._position = walk.position

@@ -239,7 +239,7 @@ class TransactionStatistics:
 
 
 class DamagedStretch(NamedTuple):
-    """Bytes of a log file that are no valid batch, or a valid batch whose records cannot be read.
+    """Bytes of a log file that are not a valid batch, or a valid batch whose records cannot be read.
 
     `reason` is "gap" or "zeros" (between batches), "torn", "garbage" or "zeros" (after the last one), "crc", "magic" or
     "limit" (a whole batch), "unsearched" or "shrunk". Of a batch that counts: "codec", "limit" (its records are larger

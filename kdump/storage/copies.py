@@ -40,7 +40,7 @@ def is_snapshot(partition: Partition) -> bool:
 def no_topic_partition(snapshot: Partition) -> NotALog:
     """The error where a KRaft snapshot was named instead of a topic-partition."""
     return NotALog(
-        f"{snapshot.path}: a KRaft snapshot, no topic-partition; kdump dump shows its records, and with"
+        f"{snapshot.path}: a KRaft snapshot, not a topic-partition; kdump dump shows its records, and with"
         " --metadata-image what they say"
     )
 

@@ -120,7 +120,7 @@ class DirectoryHandle:
         if status is None:
             return None
         if not stat.S_ISREG(status.st_mode):
-            what = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "no regular file"
+            what = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a regular file"
             raise KdumpError(f"{self.path_of(name)}: {what}; recover changes regular files only")
         return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
 
@@ -175,7 +175,7 @@ class DirectoryHandle:
         for name in names:
             status = self.stat(name)
             if status is not None and stat.S_ISLNK(status.st_mode):
-                raise KdumpError(f"{self.path_of(name)}: a symbolic link, and none is followed here")
+                raise KdumpError(f"{self.path_of(name)}: a symbolic link, which is not followed here")
 
     def read(self, name: str) -> bytes:
         """The content of a regular file. Raises as `open`."""

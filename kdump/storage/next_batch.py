@@ -1,4 +1,4 @@
-"""The search for the next batch of a log after bytes that are no valid batch.
+"""The search for the next batch of a log after bytes that are not a valid batch.
 
 The bad frame at `start` claims to end at some position. Four things can show where it ends.
 

@@ -84,7 +84,7 @@ class UndoFolder(NamedTuple):
 def check_run(run: str) -> str:
     """The id of a run. Raises KdumpError where it cannot be one."""
     if _RUN.fullmatch(run) is None or run_of(UndoFolder(run, flat=True).file_name("old", "x")) != run:
-        raise KdumpError(f"{run!r} is no id of a run: letters, digits, and _ . + - inside")
+        raise KdumpError(f"{run!r} is not the id of a run: letters, digits, and _ . + - inside")
     return run
 
 

@@ -1,9 +1,9 @@
 """Walking over one log file in byte order: chunks of batches, and the gaps and the tail between and after them.
 
-The items cover every byte of the file. Damage never ends the walk: after bytes that are no valid batch it continues at
-the next batch that kdump.storage.next_batch finds. Other frames with a right checksum are foreign: a value can contain
-whole batches. Where the stored lengths of what was passed lead to that batch or to the tail, each such frame is an item
-of its own.
+The items cover every byte of the file. Damage never ends the walk: after bytes that are not a valid batch it continues
+at the next batch that kdump.storage.next_batch finds. Other frames with a right checksum are foreign: a value can
+contain whole batches. Where the stored lengths of what was passed lead to that batch or to the tail, each such frame is
+an item of its own.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ class TailContent(StrEnum):
 
 
 class Gap(NamedTuple):
-    """Bytes between batches that are no batch.
+    """Bytes between batches that are not a batch.
 
     `headed`: they begin with the header of a batch of `claimed` bytes, which is wrong.
     """
@@ -137,7 +137,7 @@ class Walk(FrameWindow):
     what producers wrote, and `on_events` gets its events, the last ones when the iteration ends. `indexes` checks or
     builds index entries. `scanner` continues a walk that ended at `start`, in place of `carry`. `buffer_bytes` are read
     at once. At the end, `position` is the first batch at or after `stop`, or the end of the file. `goes_back`: after
-    bytes that are no valid batch, offsets went on that are not above those before.
+    bytes that are not a valid batch, offsets went on that are not above those before.
     """
 
     # Another format has others (kdump.storage.walk07).
@@ -289,7 +289,7 @@ class Walk(FrameWindow):
         at = self._load(position, HEADER_BYTES)
         return self._window[at + UP_TO_MAGIC - 1] == 2 and bool(self._window[at + 22] & CONTROL)
 
-    # ---- bytes that are no valid batch
+    # ---- bytes that are not a valid batch
 
     def _search(self) -> "NextBatchSearch":
         if self._searcher is None:

@@ -170,7 +170,7 @@ def test_standard_output(kdump: Any, logs: Path) -> None:
         '{"offset":1,"value":{"n": 1}}',
         '{"offset":2,"value":null}',
     ]
-    assert "6 keys and values null, as they are no JSON text" in ran.problems
+    assert "6 keys and values null, as they are not JSON text" in ran.problems
     ran = kdump.inside("convert", str(logs), "-o", "-", "--to", "csv", "--values", "json", "--strict")
     assert ran.status == 1
 

@@ -16,7 +16,7 @@ from support import build
 from support.recovery_plans import tree
 
 FILES = {"ndjson": "out.ndjson", "csv": "out.csv", "arrow": "out.arrow"}
-LINK = "a symbolic link, and none is followed here"
+LINK = "a symbolic link, which is not followed here"
 
 
 @pytest.fixture

@@ -74,11 +74,11 @@ def test_how_a_read_found_its_offset_goes_to_standard_error(kdump: Any, logs: Pa
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("--template", "%z"), "--template: %z is no token"),
+        (("--template", "%z"), "--template: %z is not a token"),
         (("--template", "%s", "--format", "csv"), "exclude each other"),
         (("--template", "%s", "--batches"), "formats of records"),
         (("--format", "values", "-0", "--separator", ","), "exclude each other"),
-        (("--format", "values", "--separator", r"\q"), "--separator: \\q is no escape"),
+        (("--format", "values", "--separator", r"\q"), "--separator: \\q is not an escape"),
         (("--separator", ","), "go with --format values"),
         (("--format", "csv", "-Z"), "-Z goes with"),
         (("--format", "csv", "--control"), "which csv, values and templates leave out"),

@@ -177,7 +177,7 @@ USAGE = [
     (["--undo", "--rebuild", "all", "x"], "--rebuild: --undo undoes or finishes a run"),
     (["--from", "middle", "x"], "'middle' is not one of"),
     (["--format", "kafka", "x"], "'kafka' is not one of"),
-    (["--index-interval-bytes", "0", "x"], "'0' is no size"),
+    (["--index-interval-bytes", "0", "x"], "'0' is not a size"),
 ]
 
 
@@ -582,7 +582,7 @@ def test_one_path_that_fails_does_not_stop_the_others(kdump: Any, cut: Path) -> 
 
 
 def test_resume(kdump: Any, cut: Path) -> None:
-    """What is finished is verified: here are 20 bytes that are no batch."""
+    """What is finished is verified: here are 20 bytes that are not a batch."""
     area = cut.parent / ".kdump-undo" / "run-1"
     (area / "applied.jsonl").rename(area / "applying.jsonl")
     refused = kdump.inside("recover", "topic-0")

@@ -107,7 +107,7 @@ def test_a_disk_without_schemas_is_said_once(kdump: Any, disk: Path) -> None:
     assert kdump.inside("dump", "--records", "--schemas", str(disk / "elsewhere"), *paths).status == 0
     missing = kdump.inside("dump", "--schemas", str(disk / "none"), *paths)
     assert missing.status == 3
-    assert "no folder with schemas: no such file or directory" in missing.problems
+    assert "not a folder with schemas: no such file or directory" in missing.problems
 
 
 def test_topics_of_kafka_and_of_a_registry_are_as_without_schemas(kdump: Any, disk: Path) -> None:
@@ -156,7 +156,7 @@ def test_without_the_packages_there_is_a_note(kdump: Any, disk: Path, monkeypatc
         (["--schemas", "auto", "--format", "kafka"], "--schemas does not go with --format kafka"),
         (["--schemas", "auto", "--format", "hex"], "--schemas does not go with --format hex"),
         (["--schemas", "auto", "--batches"], "--schemas is about records, which --batches leaves out"),
-        (["--decode", "nothing"], "'nothing' is none of auto, offsets, "),
+        (["--decode", "nothing"], "'nothing' is not one of auto, offsets, "),
     ],
 )
 def test_what_does_not_go_together(kdump: Any, disk: Path, options: list[str], sentence: str) -> None:
@@ -206,7 +206,7 @@ def test_a_decoder_of_the_user(kdump: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--decode", "number"], "--decode number: shouting_decoder:number is no function"),
+        (["--decode", "number"], "--decode number: shouting_decoder:number is not a function"),
         (["--decode", "gone"], "--decode gone: shouting_decoder:gone cannot be loaded: "),
         (["--decode", "lower"], "the group kdump.decoders has only 'gone', 'number', 'upper'"),
         (["--decode", "upper", "--schemas", "auto"], "--schemas and --decode upper exclude each other"),

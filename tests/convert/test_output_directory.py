@@ -282,7 +282,7 @@ def test_a_manifest_that_is_no_file(log: Path, out: Path, tmp_path: Path) -> Non
     converted(log, out)
     (out / MANIFEST).rename(tmp_path / "m")
     (out / MANIFEST).symlink_to(tmp_path / "m")
-    with pytest.raises(KdumpError, match="a symbolic link, and none is followed here"):
+    with pytest.raises(KdumpError, match="a symbolic link, which is not followed here"):
         convert(log, out)
     (out / MANIFEST).unlink()
     (out / MANIFEST).mkdir()

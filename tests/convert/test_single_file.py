@@ -169,9 +169,9 @@ def test_what_is_no_file(tmp_path: Path) -> None:
             write(tmp_path / "directory", overwrite=overwrite)
         with pytest.raises(KdumpError, match="a directory; the output is a file"):
             write(f"{tmp_path}/new/", overwrite=overwrite)
-        with pytest.raises(KdumpError, match="no regular file; the output is a file"):
+        with pytest.raises(KdumpError, match="not a regular file; the output is a file"):
             write(tmp_path / "fifo", overwrite=overwrite)
-        with pytest.raises(KdumpError, match="no regular file"):
+        with pytest.raises(KdumpError, match="not a regular file"):
             write("/dev/null", overwrite=overwrite)
     with pytest.raises(KdumpError, match="no such file"):
         write(tmp_path / "nowhere" / "out")

@@ -147,7 +147,7 @@ def test_without_schemas_a_partition_is_not_converted(disk: Path) -> None:
     assert converted(disk, "out", schemas="elsewhere").status == 0
     missing = converted(disk, "more", schemas="none")
     assert missing.status == 3
-    assert "none: no folder with schemas: no such file or directory" in missing.problems
+    assert "none: not a folder with schemas: no such file or directory" in missing.problems
 
 
 @pytest.mark.parametrize(

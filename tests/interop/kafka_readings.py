@@ -132,7 +132,7 @@ class KdumpReading(NamedTuple):
 
     @property
     def starts(self) -> list[int]:
-        """Where Kafka's reader is to begin: at the beginning, and after everything that is no batch."""
+        """Where Kafka's reader is to begin: at the beginning, and after everything that is not a batch."""
         after = [tile.position for before, tile in pairwise(self.tiles) if before.code and not tile.code]
         return [0, *after]
 

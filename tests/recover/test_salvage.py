@@ -62,7 +62,7 @@ def broken_laws(directory: Path, room: Path) -> Iterator[str]:
     after = results(directory, found)
     kept = list(valid(after))
     if b"".join(own.data for own in kept) != b"".join(after.values()):
-        yield "something was kept that is no batch"
+        yield "something was kept that is not a batch"
     yield from _tiles(logs, found)
     yield from (f"{left.first} before {right.first}" for left, right in pairwise(kept) if contradict(left, right))
     had, have = Counter(own.data for own in valid(logs)), Counter(own.data for own in kept)

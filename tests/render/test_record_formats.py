@@ -131,14 +131,14 @@ def test_csv_of_long_fields(unit: bytes, mode: str) -> None:
     ("template", "problem"),
     [
         ("%", "a % at the end"),
-        ("%z", "%z is no token"),
-        ("%{colour}", "is no field of a record"),
+        ("%z", "%z is not a token"),
+        ("%{colour}", "is not a field of a record"),
         ("%{key_decoded.data.group}", "needs --decode or --schemas"),
         ("%{key.size}", "key has no fields"),
-        ("%{offset", "%{ is no token"),
-        ("\\q", "is no escape"),
-        ("\\x4", "is no escape"),
-        ("\\", "is no escape"),
+        ("%{offset", "%{ is not a token"),
+        ("\\q", "is not an escape"),
+        ("\\x4", "is not an escape"),
+        ("\\", "is not an escape"),
     ],
 )
 def test_templates_that_cannot_be_read(template: str, problem: str) -> None:
@@ -183,7 +183,7 @@ def test_what_is_said_of_damage() -> None:
     assert found == b"v\n"
     assert [str(one.reason) for one in said if isinstance(one, CompanionDamage)] == [
         f"the batch at byte {len(good)} is damaged (batch/crc); its records are not shown",
-        f"30 bytes at the end, from byte {2 * len(good)} on, are no batch (garbage)",
+        f"30 bytes at the end, from byte {2 * len(good)} on, are not a batch (garbage)",
     ]
 
 

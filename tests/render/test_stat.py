@@ -63,7 +63,7 @@ KEYS = [b"\x1b[31m\0\x9b", "\u202eü\u2028".encode(), b"\xff\xfe", b"\xed\xa0\x8
 
 @pytest.mark.parametrize("name", ["json", "csv", "text", "terminal"])
 def test_keys_of_any_bytes_are_escaped(name: str, tmp_path: Path) -> None:
-    """Control characters, what turns text round, surrogates, bytes that are no UTF-8, and a key of 10 KiB."""
+    """Control characters, what turns text round, surrogates, bytes that are not valid UTF-8, and a key of 10 KiB."""
     path = tmp_path / "topic-0" / f"{0:020}.log"
     path.parent.mkdir()
     records = [

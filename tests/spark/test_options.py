@@ -68,12 +68,12 @@ def test_options_that_do_not_fit(kdump: Command, command: str, monkeypatch: pyte
     for arguments, sentence in (
         (
             ("--master", "spork"),
-            "Invalid value for '--master' (env var: 'KDUMP_MASTER'): 'spork' is no master of Spark",
+            "Invalid value for '--master' (env var: 'KDUMP_MASTER'): 'spork' is not a master of Spark",
         ),
         (("--master", "local[2]", "--jobs", "2"), "--jobs counts processes of this machine"),
         (("--spark-conf", "spark.executor.memory=1g"), "--spark-conf changes nothing without --master"),
-        (("--master", "local[2]", "--spark-conf", "memory=1g"), "'memory=1g' is no setting of Spark"),
-        (("--master", "local[2]", "--spark-conf", "spark.x"), "'spark.x' is no setting of Spark"),
+        (("--master", "local[2]", "--spark-conf", "memory=1g"), "'memory=1g' is not a setting of Spark"),
+        (("--master", "local[2]", "--spark-conf", "spark.x"), "'spark.x' is not a setting of Spark"),
     ):
         ran = kdump.inside(command, *arguments, path)
         assert ran.status == 2
@@ -81,7 +81,7 @@ def test_options_that_do_not_fit(kdump: Command, command: str, monkeypatch: pyte
     monkeypatch.setenv("KDUMP_MASTER", "nonsense")
     ran = kdump.inside(command, path)
     assert ran.status == 2
-    assert "'nonsense' is no master of Spark; it is one of local[*], spark://host:7077, yarn" in ran.problems
+    assert "'nonsense' is not a master of Spark; it is one of local[*], spark://host:7077, yarn" in ran.problems
     monkeypatch.setenv("KDUMP_MASTER", "spark://127.0.0.1:1")
     # --jobs goes before the environment, and without partitions nothing is started.
     assert kdump.inside(command, "--jobs", "1", path).status == 0

@@ -323,7 +323,7 @@ def test_links_in_the_place_of_what_a_task_wrote(tmp_path: Path, part: str) -> N
     with pytest.raises(KdumpError, match=r"not as task|symbolic link"):
         driver.commit(list(messages))
     if part == "job":
-        with pytest.raises(KdumpError, match="a symbolic link, and none is followed here"):
+        with pytest.raises(KdumpError, match="a symbolic link, which is not followed here"):
             driver.write_attempt(batches, 2, 0)
     driver.abort(list(messages))
     assert (contents(elsewhere) or elsewhere.read_bytes()) == before

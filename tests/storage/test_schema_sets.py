@@ -231,7 +231,7 @@ def test_nothing_outside_the_folder_is_opened(folder: Path, tmp_path: Path) -> N
         "the type shop.A is used before it is defined: types that refer to each other need one file",
     ),
     ({"1.avsc": '"shop.C"'}, "the type shop.C is neither defined nor in a file of its own"),
-    ({"1.json": "{}"}, r"no JSON: \ud834 is one half of a character in UTF-16, without the other"),
+    ({"1.json": "{}"}, r"not JSON: \ud834 is one half of a character in UTF-16, without the other"),
 ])  # fmt: skip
 def test_the_notes_about_schemas(tmp_path: Path, files: dict[str, str], said: str) -> None:
     for name, text in files.items():
@@ -280,7 +280,7 @@ def test_a_long_text_takes_no_long_time() -> None:
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="no folder with schemas: no such file"):
+    with pytest.raises(SourceError, match="not a folder with schemas: no such file"):
         schemas_at(str(tmp_path / "none"))
 
 
@@ -289,7 +289,7 @@ def test_a_file_that_is_no_schema(folder: Path) -> None:
     os.mkfifo(folder / "6.avsc")
     (folder / "7.avsc").write_bytes(b" " * (5 << 20))
     found = SchemaFolder(str(folder))
-    for schema_id, problem in ((5, "no UTF-8"), (6, "regular file"), (7, "is larger than")):
+    for schema_id, problem in ((5, "not valid UTF-8"), (6, "regular file"), (7, "is larger than")):
         with pytest.raises(SchemaProblem, match=problem):
             found.by_id(schema_id)
 
@@ -521,7 +521,7 @@ def test_compilation_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     ["../x.proto", "/x.proto", "a//x.proto", "a/./x.proto", "x.txt", "a\nb.proto", "-x.proto", "x" * 250 + ".proto"],
 )
 def test_names_that_leave_the_folder(name: str, tmp_path: Path) -> None:
-    with pytest.raises(SchemaProblem, match="which is no name for a file below a folder"):
+    with pytest.raises(SchemaProblem, match="which cannot be the name of a file in a folder"):
         Protoc()(ValueSchema("PROTOBUF", "", (NamedSchema(name, ""),)))
 
 

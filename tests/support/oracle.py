@@ -119,7 +119,7 @@ class Damaged(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Bytes between batches that are no batch."""
+    """Bytes between batches that are not a batch."""
 
     position: int
     length: int

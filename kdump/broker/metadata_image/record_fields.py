@@ -29,14 +29,14 @@ class RecordFields:
         """A number of any size."""
         found = self._fields.get(name, default)
         if isinstance(found, bool) or not isinstance(found, int):
-            raise ReplayError(f"{name} is no number")
+            raise ReplayError(f"{name} is not a number")
         return found
 
     def number(self, name: str) -> float:
         """A floating point number."""
         found = self._fields.get(name)
         if isinstance(found, bool) or not isinstance(found, int | float):
-            raise ReplayError(f"{name} is no number")
+            raise ReplayError(f"{name} is not a number")
         return float(found)
 
     def flag(self, name: str, *, default: bool = False) -> bool:
@@ -47,7 +47,7 @@ class RecordFields:
         """A string."""
         found = self._fields.get(name)
         if not isinstance(found, str):
-            raise ReplayError(f"{name} is no string")
+            raise ReplayError(f"{name} is not a string")
         return found
 
     def optional_text(self, name: str) -> str | None:
@@ -58,7 +58,7 @@ class RecordFields:
         """Bytes."""
         found = self._fields.get(name)
         if not isinstance(found, bytes):
-            raise ReplayError(f"{name} is no bytes")
+            raise ReplayError(f"{name} is not bytes")
         return found
 
     def has(self, name: str) -> bool:
@@ -82,5 +82,5 @@ class RecordFields:
         if found is None:
             return ()
         if not isinstance(found, list | tuple):
-            raise ReplayError(f"{name} is no array")
+            raise ReplayError(f"{name} is not an array")
         return tuple(found)

@@ -76,7 +76,7 @@ def check_topic(topic: str) -> None:
     """Raise ValueError for a name that no topic can have (Topic.validate of Kafka)."""
     if _TOPIC.fullmatch(topic) is None or topic in (".", ".."):
         raise ValueError(
-            f"{topic!r} is no name of a topic: 1 to 249 ASCII letters, digits, dots, underscores and hyphens, but"
+            f"{topic!r} is not a topic name: 1 to 249 ASCII letters, digits, dots, underscores and hyphens, but"
             " not '.' or '..'"
         )
 

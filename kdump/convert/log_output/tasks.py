@@ -145,7 +145,7 @@ def _ignore(_: object) -> None:
 
 def _check(target: LogTarget) -> None:
     if target.isolation not in ("read-committed", "read-uncommitted", "all"):
-        raise ValueError(f"isolation {target.isolation!r} is none of read-committed, read-uncommitted, all")
+        raise ValueError(f"isolation {target.isolation!r} is not one of read-committed, read-uncommitted, all")
     check_log_options(target.options)
 
 

@@ -7,7 +7,7 @@
 - `partition`: `next_offset`, where the next run goes on, and the last batch before it.
 - `file`, after its partition: a Parquet file with rows, bytes, offsets, the range of each column, and the log files
   that its rows come from.
-- `finding`, after its partition: bytes that are no valid batch.
+- `finding`, after its partition: bytes that are not a valid batch.
 - `left_out`, after its partition: records that are in no file, and why.
 - `removed`: what an earlier line says of a partition counts no more.
 - `end`, after a commit: the CRC-32C of all bytes before it.

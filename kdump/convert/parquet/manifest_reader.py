@@ -108,7 +108,7 @@ def _ascii(line: bytes) -> str:
     try:
         return line.decode("ascii")
     except UnicodeDecodeError as error:
-        raise CheckpointError(f"byte {error.start} of a line is no ASCII") from None
+        raise CheckpointError(f"byte {error.start} of a line is not ASCII") from None
 
 
 class _LineFields:
@@ -141,7 +141,7 @@ class _LineFields:
 
     def text(self, name: str) -> str:
         if not isinstance(value := self.get(name), str):
-            raise CheckpointError(f"{name} is no text: {quoted_json(value)}")
+            raise CheckpointError(f"{name} is not a string: {quoted_json(value)}")
         return value
 
     def name(self, name: str) -> str:
@@ -154,7 +154,7 @@ class _LineFields:
 
     def fields(self, name: str) -> "_LineFields":
         if not isinstance(value := self.get(name), dict):
-            raise CheckpointError(f"{name} is no object: {quoted_json(value)}")
+            raise CheckpointError(f"{name} is not an object: {quoted_json(value)}")
         return _LineFields(value)
 
     def items(self) -> "Iterator[tuple[str, _LineFields]]":
@@ -167,13 +167,13 @@ class _LineFields:
 
     def values(self, name: str) -> "list[JsonValue]":
         if not isinstance(value := self.get(name), list):
-            raise CheckpointError(f"{name} is no list: {quoted_json(value)}")
+            raise CheckpointError(f"{name} is not a list: {quoted_json(value)}")
         return value
 
     def objects(self, name: str) -> "Iterator[_LineFields]":
         for value in self.values(name):
             if not isinstance(value, dict):
-                raise CheckpointError(f"{name} has an entry that is no object: {quoted_json(value)}")
+                raise CheckpointError(f"{name} has an entry that is not an object: {quoted_json(value)}")
             yield _LineFields(value)
 
 
@@ -183,7 +183,7 @@ def _from_base64(name: str, value: "JsonValue") -> bytes:
             return b64decode(text, validate=True)
         except ValueError:
             pass
-    raise CheckpointError(f"{name} is no text and no base64: {quoted_json(value)}")
+    raise CheckpointError(f"{name} is neither a string nor base64: {quoted_json(value)}")
 
 
 class _Reading:
@@ -274,14 +274,14 @@ class _Reading:
 def _severity(word: str) -> Severity:
     found = next((each for each in Severity if each.word == word), None)
     if found is None:
-        raise CheckpointError(f"{quoted_json(word)} is no severity")
+        raise CheckpointError(f"{quoted_json(word)} is not a severity")
     return found
 
 
 def check_folder_id(run: str) -> str:
     """The id of a folder. Raises CheckpointError where it cannot be one."""
     if not (run.isascii() and run.isalnum() and len(run) <= _MAX_RUN):
-        raise CheckpointError(f"{quoted_json(run)} is no id of a folder")
+        raise CheckpointError(f"{quoted_json(run)} is not the id of a folder")
     return run
 
 
@@ -293,7 +293,7 @@ def check_file_name(name: str) -> str:
     *folders, base = name.split("/")
     is_ours = [folder.partition("=")[0] for folder in folders] in ([], ["topic", "partition"])
     if not is_ours or not base.endswith(".parquet") or base.startswith((".", "_")) or "\0" in name:
-        raise CheckpointError(f"{quoted_json(os.fsencode(name).decode(errors='replace'))} is no name of a file")
+        raise CheckpointError(f"{quoted_json(os.fsencode(name).decode(errors='replace'))} is not the name of a file")
     return name
 
 
@@ -301,7 +301,7 @@ def _settings(fields: _LineFields) -> ConversionSettings:
     columns = fields.values("columns")
     bounds = fields.values("time")
     if len(bounds) != 2:
-        raise CheckpointError("time is no range")
+        raise CheckpointError("time is not a range")
     first, stop = (None if bound is None else json_number("time", bound, 80) for bound in bounds)
     return ConversionSettings(
         tuple(str(column) for column in columns),

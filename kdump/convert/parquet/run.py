@@ -66,7 +66,7 @@ def convert_to_parquet(
     """Convert a topic-partition, from where the last run into the folder ended, or anew with `rewrite`.
 
     `cleaner_offset` is that of the cleaner's checkpoint. `left_out` says what the slices do not have; `damage` takes
-    what is no valid batch. Returns what the manifest says of the partition, or why it cannot be converted: then the
+    what is not a valid batch. Returns what the manifest says of the partition, or why it cannot be converted: then the
     folder has what it had before.
     """
     try:
@@ -97,7 +97,7 @@ def write_part(
 ) -> WrittenPart:
     """Write the files of a topic-partition, or of a part of it, under temporary names, in any process.
 
-    Each call gives its files names of their own. `damage` takes what is no valid batch, in another thread. Raises
+    Each call gives its files names of their own. `damage` takes what is not a valid batch, in another thread. Raises
     KdumpError, and has removed what it wrote then.
     """
     damage = DamagedRanges() if damage is None else damage

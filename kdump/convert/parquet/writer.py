@@ -147,11 +147,11 @@ def check_settings(settings: ConversionSettings) -> None:
     """Raises ValueError for settings that do not fit."""
     file_schema(settings)
     if settings.isolation not in get_args(Isolation):
-        raise ValueError(f"isolation {settings.isolation!r} is none of {', '.join(get_args(Isolation))}")
+        raise ValueError(f"isolation {settings.isolation!r} is not one of {', '.join(get_args(Isolation))}")
     if min(settings.row_group_rows, settings.row_group_bytes, settings.file_bytes or 1) < 1:
         raise ValueError("row groups and files need a size of at least 1")
     if settings.codec not in PARQUET_CODECS:
-        raise ValueError(f"codec {settings.codec!r} is none of {', '.join(PARQUET_CODECS)}")
+        raise ValueError(f"codec {settings.codec!r} is not one of {', '.join(PARQUET_CODECS)}")
     try:
         pa.Codec(settings.codec, compression_level=settings.level) if settings.codec != "none" else None
     except (ValueError, NotImplementedError, pa.ArrowException) as error:

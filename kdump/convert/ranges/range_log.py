@@ -37,7 +37,7 @@ class LostOffsets(NamedTuple):
 
 
 class DamageAt(NamedTuple):
-    """Bytes that are no valid batch, and the offset after the last one before them."""
+    """Bytes that are not a valid batch, and the offset after the last one before them."""
 
     damage: DamagedRange
     offset: int

@@ -84,7 +84,7 @@ class SegmentSearch:
         """Where the batches with offsets in [start, stop) lie, in order; some may be empty. Raises SourceError.
 
         Two ranges that touch have each byte of a file between them once, but for a batch with offsets of both. Bytes
-        that are no batch belong to the range with the offsets before them; those after the last batch of a log that
+        that are not a batch belong to the range with the offsets before them; those after the last batch of a log that
         `grows` are left out, as they may become one.
         """
         for number in numbers_of_segments(partition.segments, start, stop):

@@ -22,7 +22,7 @@ _FIRST, _LAST = BATCH_COLUMNS.index("base_offset"), BATCH_COLUMNS.index("last_of
 class Hole(NamedTuple):
     """Offsets, first and last, that have no valid batch; `last` is None where no batch follows.
 
-    Of a compacted log they are an upper bound. `damaged`: bytes that are no valid batch lie there. `exact`: not only
+    Of a compacted log they are an upper bound. `damaged`: bytes that are not a valid batch lie there. `exact`: not only
     one offset says where it ends.
     """
 
@@ -87,7 +87,7 @@ class HoleTracker:
             self._open(each)
 
     def damage(self, each: LogSlice, *, is_padding: bool = False) -> None:
-        """Take bytes of a slice that are no valid batch; `is_padding`: zeros that can be preallocated."""
+        """Take bytes of a slice that are not a valid batch; `is_padding`: zeros that can be preallocated."""
         if is_padding:
             self._is_padded = True
         else:

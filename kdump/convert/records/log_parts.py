@@ -124,7 +124,7 @@ class _HeaderWalk:
         self._buffer = bytearray(_BUFFER_BYTES)
 
     def batch_at(self, target: int) -> int:
-        """The position of the batch that has a byte, or of bytes before it that are no batch."""
+        """The position of the batch that has a byte, or of bytes before it that are not a batch."""
         stopped = SCAN_FULL
         while stopped == SCAN_FULL and self._position < target:
             try:
@@ -139,7 +139,7 @@ class _HeaderWalk:
 
 
 def _border_after(each: LogSlice, source: InputFile, position: int) -> int | None:
-    """The end of the batch at a position; None where it is damaged, or what follows it is no valid batch."""
+    """The end of the batch at a position; None where it is damaged, or what follows it is not a valid batch."""
     walk = walk_of_slice(each._replace(start=position, stop=position + 1), source, everything=True)
     if not all(_is_valid(item) for item in walk):
         return None

@@ -12,7 +12,7 @@ from kdump.dump.fields.message_fields import message07_fields, message_fields
 from kdump.format.batch import LOG_OVERHEAD, MAGIC_AT, UP_TO_MAGIC
 
 PIECE_BYTES: Final = 1 << 20
-"""The bytes that are in memory at once of what is no batch."""
+"""The bytes that are in memory at once of what is not a batch."""
 
 
 def stored_fields(stored: StoredBytes) -> Iterator[Part]:

@@ -179,7 +179,7 @@ class CommittedFollow(UncommittedRead):
     def _is_damage(
         self, what: tuple[SegmentPath, int, NextValid | None], before: Doubt | None, *, at_once: bool
     ) -> bool:
-        """Whether bytes that are no batch have looked the same for a moment, and are not the end of the log."""
+        """Whether bytes that are not a batch have looked the same for a moment, and are not the end of the log."""
         segment, position, found = what
         if found is None and self._files.after(segment) is None:
             return False
@@ -219,7 +219,7 @@ class CommittedFollow(UncommittedRead):
         return self._is_compacted
 
     def _lose_markers(self) -> None:
-        """What is open is undecided: its marker may be in bytes that are no batch."""
+        """What is open is undecided: its marker may be in bytes that are not a batch."""
         self._replay.gap(0)
         self._replay.begin(0)
 

@@ -368,7 +368,7 @@ class LogCursor:
         following: SegmentPath | None,
         doubt: Doubt | None,
     ) -> Iterator[Event]:
-        """Show bytes that are no valid batch, up to the next one. At the end of a log they are waited for."""
+        """Show bytes that are not a valid batch, up to the next one. At the end of a log they are waited for."""
         segment, place, max_bytes = self._segment, self._place, self._options.max_batch_bytes
         assert segment is not None
         found = next_valid(source, segment, place.position, place.carry, max_bytes)

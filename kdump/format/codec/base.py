@@ -30,7 +30,7 @@ REASONS: Final = {
     "lz4-block-size": "an LZ4 block is larger than its frame allows",
     "lz4-block": "an LZ4 block is malformed",
     "lz4-block-checksum": "the checksum of an LZ4 block is wrong",
-    "zstd-magic": "there are bytes that are no zstd frame",
+    "zstd-magic": "some bytes are not a zstd frame",
     "zstd-truncated": "the zstd frame breaks off",
     "zstd-window": "the zstd frame needs a window above 128 MiB, which Kafka does not grant",
     "zstd-frame": "the zstd frame is malformed",

@@ -129,7 +129,7 @@ def _type_of(text: str) -> "JsonValue":
     except RecursionError:
         raise SchemaProblem(f"the schema has more than {MAX_DEPTH} levels") from None
     except json.JSONDecodeError as error:
-        raise SchemaProblem(f"the schema is no JSON: {error}") from None
+        raise SchemaProblem(f"the schema is not JSON: {error}") from None
 
 
 def _reduced(schema: "JsonValue", depth: int) -> "JsonValue":

@@ -107,7 +107,7 @@ def _word_of(value: float) -> str:
 def _plain_decimal(value: Decimal) -> str:
     exponent = value.as_tuple().exponent
     if not isinstance(exponent, int) or abs(exponent) > _MOST_DIGITS:
-        raise SchemaProblem("a decimal that is no number of a usual size")
+        raise SchemaProblem(f"a decimal that is not finite, or has an exponent above {_MOST_DIGITS}")
     return f"{value:f}"
 
 
@@ -143,12 +143,14 @@ def parse_json(data: bytes) -> object:
         raise SchemaProblem(f"JSON of more than {MAX_DEPTH} levels") from None
     except UnicodeEncodeError as error:
         half = ord(error.object[error.start])
-        raise SchemaProblem(f"no JSON: \\u{half:04x} is one half of a character in UTF-16, without the other") from None
+        raise SchemaProblem(
+            f"not JSON: \\u{half:04x} is one half of a character in UTF-16, without the other"
+        ) from None
     except UnicodeDecodeError as error:
-        raise SchemaProblem(f"no JSON: byte {error.start} is no UTF-8") from None
+        raise SchemaProblem(f"not JSON: byte {error.start} is not valid UTF-8") from None
     except ValueError as error:
-        raise SchemaProblem(f"no JSON: {error}") from None
+        raise SchemaProblem(f"not JSON: {error}") from None
 
 
 def _no_constant(text: str) -> object:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a JSON number")

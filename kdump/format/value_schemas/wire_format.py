@@ -68,14 +68,14 @@ def parse(data: bytes, name: bytes, headers: Sequence[tuple[bytes, bytes | None]
 
 def _schema(data: bytes, what: str) -> tuple[int | UUID, bytes]:
     if not data:
-        raise SchemaProblem(f"{what} is empty: no wire format of a schema")
+        raise SchemaProblem(f"{what} is empty: not the wire format of a schema")
     if data[0] == 0 and len(data) >= ID_SIZE:
         return int.from_bytes(data[1:ID_SIZE], "big"), data[ID_SIZE:]
     if data[0] == 1 and len(data) >= GUID_SIZE:
         return UUID(bytes=data[1:GUID_SIZE]), data[GUID_SIZE:]
     if data[0] in (0, 1):
         raise SchemaProblem(f"{what} has {len(data)} bytes: too few for the wire format of a schema")
-    raise SchemaProblem(f"{what} begins with byte 0x{data[0]:02x}: no wire format of a schema")
+    raise SchemaProblem(f"{what} begins with byte 0x{data[0]:02x}: not the wire format of a schema")
 
 
 def message_path(data: bytes) -> MessagePath:

@@ -46,7 +46,7 @@ class SchemaFolder:
         try:
             self._names = frozenset(self._files.names())
         except OSError as error:
-            raise SourceError(f"{path}: no folder with schemas: {reason(error)}") from None
+            raise SourceError(f"{path}: not a folder with schemas: {reason(error)}") from None
 
     def by_id(self, schema_id: int) -> ValueSchema:
         return self._schema(str(schema_id))
@@ -81,7 +81,7 @@ class SchemaFolder:
         except SourceError as error:
             raise SchemaProblem(str(error)) from None
         except UnicodeDecodeError:
-            raise SchemaProblem(f"{name} is no UTF-8") from None
+            raise SchemaProblem(f"{name} is not valid UTF-8") from None
 
     def _references(self, schema_type: str, text: str, name: str) -> Iterator[NamedSchema]:
         if schema_type == JSON:

@@ -128,5 +128,5 @@ def _message(lines: list[str]) -> str:
 def _checked(name: str) -> str:
     """The path of an imported file, which has to stay below the folder of the compiler. Raises SchemaProblem."""
     if not is_path_below(name) or not name.endswith(".proto") or name == _OWN_FILE:
-        raise SchemaProblem(f"it imports {name[:LONGEST_NAME]!r}, which is no name for a file below a folder")
+        raise SchemaProblem(f"it imports {name[:LONGEST_NAME]!r}, which cannot be the name of a file in a folder")
     return name

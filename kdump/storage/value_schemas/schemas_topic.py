@@ -192,7 +192,7 @@ def read_topic(path: str, directory: str = "") -> TopicSchemas:
     """The schemas in the segments of a topic-partition directory. Raises SourceError where they cannot be read.
 
     With `directory` it is the one of that name in `path`, out of which nothing is opened. Batches with a wrong CRC,
-    control batches and bytes that are no batch are passed over.
+    control batches and bytes that are not a batch are passed over.
     """
     files = SchemaFiles(path, directory)
     reader = _TopicReader(files)
@@ -211,7 +211,7 @@ class _TopicReader:
         try:
             names = self._files.names()
         except OSError as error:
-            raise SourceError(f"{self._files.path}: no topic-partition with schemas: {reason(error)}") from None
+            raise SourceError(f"{self._files.path}: not a topic-partition with schemas: {reason(error)}") from None
         logs = [name for name in names if kind_of(name) is Kind.LOG and plain_name(name) == name]
         for name in sorted(logs, key=lambda name: base_offset_of(name) or 0):
             with self._files.open(name) as source:

@@ -53,8 +53,8 @@ def test_json_schema_is_plain_json(text: str, data: Any) -> None:
     [
         (b"", "no JSON"),
         (b"{", "no JSON"),
-        (b"NaN", "NaN is no number of JSON"),
-        (b"\xff", "byte 0 is no UTF-8"),
+        (b"NaN", "NaN is not a JSON number"),
+        (b"\xff", "byte 0 is not valid UTF-8"),
         (b"[" * 100_000, "levels"),
         (b"[" * 100 + b"]" * 100, "more than 64 levels"),
         (b"9" * 10_000, "no JSON"),
@@ -72,7 +72,7 @@ def test_a_lone_surrogate_is_said() -> None:
     for text, half in ((b'"\\ud800"', "ud800"), (b'{"\\uDFFF": 1}', "udfff"), (b'"\\ud834\\ud834\\udd1e"', "ud834")):
         found = DECODER.decode(None, wire(2, text), ())
         assert found.value is None
-        assert f"no JSON: \\{half} is one half of a character" in str(found.problem)
+        assert f"not JSON: \\{half} is one half of a character" in str(found.problem)
     whole = DECODER.decode(None, wire(2, b'"\\ud834\\udd1e"'), ()).value
     assert whole is not None
     assert whole.data == "\U0001d11e"

@@ -38,7 +38,7 @@ def test_the_guid_is_in_a_header_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("value", "headers", "problem"),
     [
-        (b"", (), "the value is empty: no wire format of a schema"),
+        (b"", (), "the value is empty: not the wire format of a schema"),
         (b"\0\0\0\1", (), "the value has 4 bytes: too few for the wire format of a schema"),
         (b"\1" + GUID.bytes[:15], (), "the value has 16 bytes: too few"),
         (b"{}", (), "the value begins with byte 0x7b: no wire format"),

@@ -58,7 +58,7 @@ def test_a_checkpoint_of_an_empty_log() -> None:
         (build.checkpoint("0 0", "1"), "line 4 is malformed, expected an epoch and a start offset: '1'"),
         (build.checkpoint("0 0", "-1 5"), "line 4 has a negative number"),
         (build.checkpoint("0 -1"), "line 3 has a negative number"),
-        (b"\xff\xff", "byte 0 is no UTF-8"),
+        (b"\xff\xff", "byte 0 is not valid UTF-8"),
     ],
 )
 def test_a_checkpoint_that_a_broker_refuses(data: bytes, problem: str) -> None:
