@@ -20,7 +20,7 @@ COMMANDS = {
     "dump": "show what files hold: batches with their records, index entries, snapshots, checkpoints",
     "verify": "check every batch, companion and checkpoint; with --deep every record",
     "recover": "print what a broker's next start would do; do it, or keep every valid batch; undo it",
-    "stat": "measure it: what takes the space, records, producers, codecs; retention, compaction, upgrade",
+    "stat": "measure: what takes the space, records, producers, codecs; retention, compaction, upgrade",
     "convert": "make Parquet, Arrow, NDJSON or CSV of the records, or a new log of old ones",
 }
 
@@ -196,7 +196,7 @@ def _files(arguments: list[str] | None) -> str:
         return "kdump recover --undo takes back what it had begun to change, if anything"
     if command == ["convert"]:
         return "the output may not have everything; it changed no other file"
-    return "it changed no file"
+    return "it changed no files"
 
 
 def _invoke(arguments: list[str] | None) -> Any:

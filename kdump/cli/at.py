@@ -58,17 +58,17 @@ def check(chosen: dict[str, Any]) -> None:
     sends = chosen["format_name"] == "fetch"
     if chosen["at"] is None:
         if sends:
-            raise click.UsageError("--format fetch writes what --at reads; it goes with --at")
+            raise click.UsageError("--format fetch writes what --at reads; it needs --at")
         if chosen["verbose"]:
-            raise click.UsageError("--verbose says how --at found its offset; it goes with --at")
+            raise click.UsageError("--verbose says how --at found its offset; it needs --at")
         return
     if len(chosen["paths"]) > 1 or "-" in chosen["paths"]:
         raise click.UsageError("--at reads one log; PATH is a topic-partition or a segment")
     for name, why in _EXCLUDED.items():
         if chosen["offsets" if name == "offset" else name]:
-            raise click.UsageError(f"--{name.replace('_', '-')} and --at exclude each other: {why}")
+            raise click.UsageError(f"--{name.replace('_', '-')} and --at cannot be combined: {why}")
     if chosen["kind"] is not None:
-        raise click.UsageError("--type and --at exclude each other: the log is read by the names of its files")
+        raise click.UsageError("--type and --at cannot be combined: the log is read by the names of its files")
     if not sends:
         return
     for name in ("batches", "records", "count"):

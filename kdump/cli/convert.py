@@ -162,7 +162,9 @@ class PartitionParam(click.ParamType[TopicPartition]):
     metavar="TOPIC-N",
     help="Convert this partition from its beginning again, and replace what OUT has of it. May be given several times.",
 )
-@click.option("--dry-run", is_flag=True, help="Read and check everything, say what would be converted, write nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Read and check everything, report what would be converted, write nothing."
+)
 @click.option(
     "--partition-folders",
     is_flag=True,
@@ -181,7 +183,7 @@ class PartitionParam(click.ParamType[TopicPartition]):
     "topics",
     multiple=True,
     metavar="NAME",
-    help="Convert only this topic; a glob stands for several. May be given several times.",
+    help="Convert only this topic; a glob matches several. May be given several times.",
 )
 @click.option(
     "--partition",
@@ -203,7 +205,7 @@ class PartitionParam(click.ParamType[TopicPartition]):
     type=options.OffsetRangeParam(),
     default=None,
     metavar="A:B",
-    help="Convert only offsets from A up to B, without B. Needs a single topic-partition.",
+    help="Convert only offsets from A up to, but not including, B. Needs a single topic-partition.",
 )
 @click.option(
     "--time",
@@ -211,7 +213,8 @@ class PartitionParam(click.ParamType[TopicPartition]):
     type=TimeRangeParam(),
     default=None,
     metavar="A:B",
-    help="Convert only records with timestamps from A up to B, without B: milliseconds since the epoch, or ISO 8601.",
+    help="Convert only records with timestamps from A up to, but not including, B: milliseconds since the epoch, or"
+    " ISO 8601.",
 )
 @click.option(
     "--from-json",
@@ -220,14 +223,14 @@ class PartitionParam(click.ParamType[TopicPartition]):
     metavar="JSON",
     shell_complete=completion.files,
     help="Convert only these partitions, and of each only offsets from the first up to the end, without the end:"
-    ' {"topic": {"0": [first, end]}}, or a file with such JSON. null stands for no bound; so does -2 as the first, and'
+    ' {"topic": {"0": [first, end]}}, or a file with such JSON. null means no bound; so does -2 as the first, and'
     " -1 as the end.",
 )
 @click.option(
     "--include",
     type=click.Choice(("internal", "delete", "stray", "future", "deleted")),
     multiple=True,
-    help="Convert what is left out otherwise, too. internal: topics of Kafka itself; delete, stray, future: directories"
+    help="Also convert what is otherwise left out. internal: topics of Kafka itself; delete, stray, future: directories"
     " with this suffix; deleted: records below the log start offset. May be given several times.",
 )
 @click.option(
@@ -242,13 +245,13 @@ class PartitionParam(click.ParamType[TopicPartition]):
     "--isolation",
     type=click.Choice(("read-committed", "read-uncommitted", "all")),
     help="What to do with transactions. read-committed: leave out records whose transaction was aborted or is not"
-    " decided; read-uncommitted: convert all records; all: control records, too. Default: read-committed for tables,"
+    " decided; read-uncommitted: convert all records; all: control records as well. Default: read-committed for tables,"
     " all for a log.",
 )
 @click.option(
     "--until",
     type=click.Choice(("last-stable-offset",)),
-    help="Stop where a consumer with read_committed stops: at the first transaction that is not decided.",
+    help="Stop where a consumer with read_committed stops: at the first undecided transaction.",
 )
 @click.option(
     "--skip-damaged/--strict",
@@ -432,6 +435,6 @@ def _check(chosen: dict[str, Any], what: "ConvertOptions") -> None:
     given = {name for name in chosen if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
     for flag in (flags[name] for name in given if name in flags):
         if what.target not in (targets := TARGETS_OF.get(flag, TARGETS)):
-            raise click.UsageError(f"{flag} goes with --to {' or '.join(targets)}, not with {what.target}")
+            raise click.UsageError(f"{flag} needs --to {' or '.join(targets)}, not {what.target}")
     for problem in problems(what):
         raise click.UsageError(problem)

@@ -29,7 +29,7 @@ def tool_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check(chosen: dict[str, Any]) -> None:
-    """Refuse what does not go with the format."""
+    """Refuse what cannot be combined with the format."""
     for name in ("key_decoder_class", "value_decoder_class"):
         if chosen[name] is not None:
             raise click.UsageError(
@@ -42,7 +42,7 @@ def check(chosen: dict[str, Any]) -> None:
         return
     for topic_word, option in _TOOL_OPTIONS.items():
         if chosen[_name(option)]:
-            raise click.UsageError(f"{option} goes with --format kafka; use --decode {topic_word}")
+            raise click.UsageError(f"{option} needs --format kafka; use --decode {topic_word}")
 
 
 def topic(chosen: dict[str, Any]) -> str:

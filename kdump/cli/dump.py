@@ -62,7 +62,7 @@ FIRST = ("batches", "records", "at", "offsets", "count", "last", "keys", "time_r
 
 @click.command("dump", cls=SectionedCommand, sections=SECTIONS, first=FIRST)
 @options.paths
-@click.option("--batches", is_flag=True, help="Show only batches, and decompress nothing.")
+@click.option("--batches", is_flag=True, help="Show only batches; decompress nothing.")
 @click.option("--records", is_flag=True, help="Leave out the lines of valid batches.")
 @options.output_format(
     *formats.DUMP_FORMATS, "fetch", note="; fetch writes what --at reads in the format of a fetch result"
@@ -83,7 +83,7 @@ FIRST = ("batches", "records", "at", "offsets", "count", "last", "keys", "time_r
     type=filters.OffsetsFromEndParam(),
     default=None,
     metavar="A:B",
-    help="Show only offsets from A up to B, without B; -N is N before the end of the log, as in -100:.",
+    help="Show only offsets from A up to, but not including, B; -N counts back from the end of the log, as in -100:.",
 )
 @click.option(
     "-n",
@@ -107,7 +107,7 @@ FIRST = ("batches", "records", "at", "offsets", "count", "last", "keys", "time_r
     "--all",
     "every_line",
     is_flag=True,
-    help="With --format hex: show every line of a batch, also above the first 10,000.",
+    help="With --format hex: show every line of a batch, not only the first 10,000.",
 )
 @click.option(
     "--max-bytes",
@@ -122,8 +122,9 @@ FIRST = ("batches", "records", "at", "offsets", "count", "last", "keys", "time_r
     metavar=f"[{'|'.join((*value_decoding.DECODE_WORDS, 'NAME'))}]",
     default="auto",
     show_default=True,
-    help="Show the messages in the records of internal topics: auto by the name of the directory, none not at all, or"
-    " of one topic whatever the name. NAME is an entry point of the group kdump.decoders, which decodes values.",
+    help="Decode the records of internal topics: auto goes by the name of the directory, none decodes nothing, and a"
+    " topic decodes as that topic whatever the name. NAME is an entry point in the group kdump.decoders that decodes"
+    " values.",
 )
 @filters.record_filters
 @isolation.isolation_option
@@ -143,13 +144,13 @@ FIRST = ("batches", "records", "at", "offsets", "count", "last", "keys", "time_r
     "--verify-index-only",
     is_flag=True,
     help="With --format kafka: compare indexes with the log beside them, and do not show their entries."
-    " Of a directory, its indexes are read.",
+    " In a directory, its indexes are read.",
 )
 @click.option(
     "--index-sanity-check",
     is_flag=True,
-    help="With --format kafka: only check indexes in themselves, as brokers before 2.3 did when they loaded them."
-    " Of a directory, its indexes are read.",
+    help="With --format kafka: check only the indexes themselves, as brokers before 2.3 did when they loaded them."
+    " In a directory, its indexes are read.",
 )
 @options.any_kind
 @options.batch_limit("256m")
@@ -271,7 +272,7 @@ def _complain(message: "DumpMessage", format_name: str) -> int:
 
 
 def _check(chosen: dict[str, Any]) -> None:
-    """Refuse options that exclude each other."""
+    """Refuse options that cannot be combined."""
     formats.check(chosen)
     at.check(chosen)
     metadata_image.check(chosen)
@@ -279,19 +280,19 @@ def _check(chosen: dict[str, Any]) -> None:
     order.check(chosen)
     kafka = chosen["format_name"] == "kafka"
     if chosen["every_line"] and chosen["format_name"] != "hex":
-        raise click.UsageError("--all goes with --format hex; the other formats show everything")
+        raise click.UsageError("--all needs --format hex; the other formats show everything")
     if chosen["batches"] and chosen["records"]:
-        raise click.UsageError("--batches and --records exclude each other; without either both are shown")
+        raise click.UsageError("--batches and --records cannot be combined; without either both are shown")
     for name in ("deep_iteration", "print_data_log", "skip_record_metadata"):
         if chosen[name] and not kafka:
             raise click.UsageError(
-                f"--{name.replace('_', '-')} goes with --format kafka;"
+                f"--{name.replace('_', '-')} needs --format kafka;"
                 " the other formats show records unless --batches is given"
             )
     for name in ("verify_index_only", "index_sanity_check"):
         option = f"--{name.replace('_', '-')}"
         if chosen[name] and not kafka:
-            raise click.UsageError(f"{option} goes with --format kafka; kdump verify compares indexes with their log")
+            raise click.UsageError(f"{option} needs --format kafka; kdump verify compares indexes with their log")
         if chosen[name] and (chosen["offsets"] is not None or chosen["count"] is not None):
             raise click.UsageError(f"{option} is about whole indexes, --offset and -n are not")
     value_decoding.check(chosen)

@@ -75,7 +75,7 @@ def master_of(chosen: dict[str, Any]) -> str | None:
             raise click.UsageError("--jobs counts processes of this machine; with --master the cluster has the slots")
         master = None
     if master is None and chosen.get("spark_settings"):
-        raise click.UsageError("--spark-conf changes nothing without --master")
+        raise click.UsageError("--spark-conf has no effect without --master")
     return master
 
 

@@ -111,7 +111,7 @@ def parse_pattern(text: str) -> "BytesPattern":
         kind, data = PatternKind.REGEX, _bytes_of(text[1:-1])
     elif "*" in text[:-1]:
         raise ValueError(
-            f"{text!r} has a * before its end, where it stands for nothing: {_glob_regex(text)} finds what the glob"
+            f"{text!r} has a * before its end, where it has no meaning: {_glob_regex(text)} finds what the glob"
             f" would, exact:{text} the text with the *"
         )
     elif text.endswith("*"):
@@ -168,7 +168,7 @@ _OPTIONS: Final = (
         type=PatternParam(),
         multiple=True,
         metavar="PATTERN",
-        help=f"Show only records with this key: {_PATTERNS}. Where it is given several times, one has to match.",
+        help=f"Show only records with this key: {_PATTERNS}. If given several times, one has to match.",
     ),
     click.option(
         "--value",
@@ -211,9 +211,9 @@ _OPTIONS: Final = (
         "time_range",
         default=None,
         metavar="A:B",
-        help="Show only records with timestamps from A up to B, without B: milliseconds since the epoch, ISO 8601,"
-        " -1h for one hour before now, or end-1h for one hour before the newest record of the log; ms, s, m, h and d"
-        " are units. A date alone is that day, as in 2026-11-21.",
+        help="Show only records with timestamps from A up to, but not including, B: milliseconds since the epoch, ISO"
+        " 8601, -1h for one hour before now, or end-1h for one hour before the newest record of the log; ms, s, m, h"
+        " and d are units. A date alone is that day, as in 2026-11-21.",
     ),
     click.option(
         "--time-zone",
@@ -221,14 +221,14 @@ _OPTIONS: Final = (
         default="UTC",
         show_default=True,
         metavar="ZONE",
-        help="The time zone of times in --time that name none, as in Europe/Berlin.",
+        help="The time zone of times in --time that do not name one, as in Europe/Berlin.",
     ),
     click.option(
         "--topic",
         "topics",
         multiple=True,
         metavar="NAME",
-        help="Show only logs of this topic; a glob stands for several. May be given several times. A single name is"
+        help="Show only logs of this topic; a glob matches several. May be given several times. A single name is"
         " also the topic of log files whose directory does not name one.",
     ),
     click.option(
@@ -243,8 +243,8 @@ _OPTIONS: Final = (
         "--last",
         type=click.IntRange(1),
         metavar="N",
-        help="Show only the last N records of each log, of those that match. Control records count with --control"
-        " alone. Segments before them are not read.",
+        help="Show only the last N records of each log, of those that match. Control records count only with"
+        " --control. Segments before them are not read.",
     ),
     click.option("--count", "counts", is_flag=True, help="Show only how many records match."),
 )
@@ -275,18 +275,18 @@ def check(chosen: dict[str, Any]) -> None:
     used = [name for field, name in _NAMES.items() if chosen[field]]
     if used and chosen["format_name"] in ("kafka", "fetch"):
         raise click.UsageError(
-            f"{used[0]} does not go with --format {chosen['format_name']}, which shows whole batches"
+            f"{used[0]} cannot be combined with --format {chosen['format_name']}, which shows whole batches"
         )
     opens = [name for name in used if name not in _OF_BATCHES]
     if chosen["batches"] and opens:
         raise click.UsageError(f"{opens[0]} is about records, which --batches does not read; --records shows only them")
     if chosen["tombstones"] and chosen["control"]:
-        raise click.UsageError("--tombstones and --control exclude each other: a control record is not a tombstone")
+        raise click.UsageError("--tombstones and --control cannot be combined: a control record is not a tombstone")
     if chosen["tombstones"] and chosen["values"]:
-        raise click.UsageError("--tombstones and --value exclude each other: a tombstone has no value")
+        raise click.UsageError("--tombstones and --value cannot be combined: a tombstone has no value")
     if chosen["transactional_ids"]:
         if chosen["producers"]:
-            raise click.UsageError("--producer and --transactional-id exclude each other: both name producers")
+            raise click.UsageError("--producer and --transactional-id cannot be combined: both name producers")
         if "-" in chosen["paths"]:
             raise click.UsageError("--transactional-id needs a log directory, which standard input is not")
     _check_ends(chosen)
@@ -295,17 +295,17 @@ def check(chosen: dict[str, Any]) -> None:
     for name in ("batches", "records", "at", "count"):
         if chosen[name] is not None and chosen[name] is not False:
             option = "-n" if name == "count" else f"--{name}"
-            raise click.UsageError(f"--count and {option} exclude each other: it shows nothing but a number")
+            raise click.UsageError(f"--count and {option} cannot be combined: it shows nothing but a number")
     if chosen["format_name"] not in ("terminal", "text", "json"):
-        raise click.UsageError("--count goes with --format text and json: the other formats hold records")
+        raise click.UsageError("--count needs --format text or json: the other formats hold records")
 
 
 def _check_ends(chosen: dict[str, Any]) -> None:
-    """Refuse what does not go with bounds that count back from the end of a log."""
+    """Refuse what cannot be combined with bounds that count back from the end of a log."""
     if chosen["last"] is not None:
         for name, option in (("count", "-n"), ("counts", "--count"), ("batches", "--batches")):
             if chosen[name] is not None and chosen[name] is not False:
-                raise click.UsageError(f"--last and {option} exclude each other")
+                raise click.UsageError(f"--last and {option} cannot be combined")
     wanted = from_end(chosen)
     if wanted is None:
         return
@@ -316,7 +316,7 @@ def _check_ends(chosen: dict[str, Any]) -> None:
         "--follow": chosen["follow"],
     }.items():
         if is_given:
-            raise click.UsageError(f"--last, and bounds before the end of the log, do not go with {option}")
+            raise click.UsageError(f"--last, and bounds before the end of the log, cannot be combined with {option}")
 
 
 def predicates(chosen: dict[str, Any], on_damage: "Callable[[Severity], object]") -> "RecordPredicates | None":

@@ -15,7 +15,7 @@ from kdump.format.naming import Kind
 _EXCLUDED: Final = {
     "at": "--at reads once",
     "max_bytes": "it shows each log to its end",
-    "counts": "a number is known only at an end",
+    "counts": "a number is known only at the end",
     "metadata_image": "an image is that of one offset",
 }
 
@@ -25,13 +25,13 @@ def follow_options(command: Callable[..., Any]) -> Callable[..., Any]:
     command = click.option(
         "--until",
         type=click.Choice(["high-watermark"]),
-        help="With --follow: show only records below the high watermark, as replication-offset-checkpoint says it.",
+        help="With --follow: show only records below the high watermark in replication-offset-checkpoint.",
     )(command)
     return click.option(
         "--follow",
         is_flag=True,
         help="Show what is there, then each whole batch as it is written, until Ctrl-C or -n ends it. What a broker"
-        " truncates is said, and new segments and partitions are shown.",
+        " truncates is reported, and new segments and partitions are shown.",
     )(command)
 
 
@@ -39,19 +39,19 @@ def check(chosen: dict[str, Any]) -> None:
     """Refuse options that make no sense with --follow, or without it."""
     if not chosen["follow"]:
         if chosen["until"] is not None:
-            raise click.UsageError("--until says how far --follow goes; it goes with --follow")
+            raise click.UsageError("--until says how far --follow goes; it needs --follow")
         return
     if "-" in chosen["paths"]:
         raise click.UsageError("--follow looks at files again and again; standard input is read once")
     for name, why in _EXCLUDED.items():
         if chosen[name] not in (None, False):
             option = "--count" if name == "counts" else f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"--follow and {option} exclude each other: {why}")
+            raise click.UsageError(f"--follow and {option} cannot be combined: {why}")
     if chosen["offsets"] is not None and chosen["offsets"][1] is not None:
         raise click.UsageError("--follow has no last offset: write --offset A: to begin at A, and -n to end")
     if chosen["format_name"] in ("kafka", "fetch"):
         raise click.UsageError(
-            f"--follow does not go with --format {chosen['format_name']}: its tool reads whole files"
+            f"--follow cannot be combined with --format {chosen['format_name']}: its tool reads whole files"
         )
     if chosen["kind"] not in (None, Kind.LOG):
         raise click.UsageError("--follow shows segments, which is --type log")

@@ -49,17 +49,17 @@ def check(chosen: dict[str, Any]) -> None:
     """Refuse what does not go together. Afterwards `format_name` is the format of the template, where there is one."""
     if chosen["template"] is not None:
         if _is_given("format_name"):
-            raise click.UsageError("--template and --format exclude each other: a template is the format")
+            raise click.UsageError("--template and --format cannot be combined: a template is the format")
         chosen["format_name"] = _TEMPLATE
     name = chosen["format_name"]
     if chosen["no_summary"] and name != "json":
-        raise click.UsageError("--no-summary goes with --format json; the other formats have no summary")
+        raise click.UsageError("--no-summary needs --format json; the other formats have no summary")
     if (chosen["separator"] is not None or chosen["nul"]) and name != "values":
-        raise click.UsageError("--separator and -0 go with --format values; a template says what stands after a record")
+        raise click.UsageError("--separator and -0 need --format values; a template says what comes after a record")
     if chosen["separator"] is not None and chosen["nul"]:
-        raise click.UsageError("--separator and -0 exclude each other: -0 is a NUL byte")
+        raise click.UsageError("--separator and -0 cannot be combined: -0 is a NUL byte")
     if chosen["null_words"] and name not in ("values", _TEMPLATE):
-        raise click.UsageError("-Z goes with --template and --format values")
+        raise click.UsageError("-Z needs --template or --format values")
     if name in RECORD_FORMATS and chosen["batches"]:
         raise click.UsageError("--batches shows batches; csv, values and templates are formats of records")
     if name in RECORD_FORMATS and chosen["control"]:

@@ -26,13 +26,13 @@ def check(chosen: dict[str, Any]) -> None:
         return
     if chosen["format_name"] in ("kafka", "fetch"):
         raise click.UsageError(
-            f"--isolation {level} does not go with --format {chosen['format_name']}, which shows whole batches"
+            f"--isolation {level} cannot be combined with --format {chosen['format_name']}, which shows whole batches"
         )
     if chosen["control"]:
         raise click.UsageError(
-            f"--control and --isolation {level} exclude each other: a consumer gets no control records"
+            f"--control and --isolation {level} cannot be combined: a consumer gets no control records"
         )
     if chosen["force"]:
         raise click.UsageError(
-            f"--force and --isolation {level} exclude each other: a consumer never gets a batch whose CRC is wrong"
+            f"--force and --isolation {level} cannot be combined: a consumer never gets a batch whose CRC is wrong"
         )

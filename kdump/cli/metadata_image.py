@@ -22,13 +22,14 @@ def image_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options."""
     for option in (
         click.option(
-            "--secrets", is_flag=True, help="With --metadata-image: show sensitive values too, in place of redacted."
+            "--secrets", is_flag=True, help="With --metadata-image: show sensitive values instead of the word redacted."
         ),
         click.option(
             "--diff",
             type=options.OffsetRangeParam(),
             metavar="A:B",
-            help="With --metadata-image: what differs between the images after record A and after B, or the last.",
+            help="With --metadata-image: show what differs between the images after record A and after record B, or"
+            " after the last.",
         ),
         click.option(
             "--metadata-image",
@@ -47,23 +48,23 @@ def check(chosen: dict[str, Any]) -> None:
     if not chosen["metadata_image"]:
         for name in ("diff", "secrets"):
             if chosen[name]:
-                raise click.UsageError(f"--{name} goes with --metadata-image")
+                raise click.UsageError(f"--{name} needs --metadata-image")
         return
     if chosen["format_name"] not in _FORMATS:
         raise click.UsageError(f"--metadata-image has the formats {', '.join(_FORMATS)}")
     if "-" in chosen["paths"]:
         raise click.UsageError("--metadata-image reads a directory or a snapshot, not standard input")
     if chosen["diff"] is not None and chosen["offsets"] is not None:
-        raise click.UsageError("--diff names both offsets; --offset goes with one image")
+        raise click.UsageError("--diff names both offsets; --offset is for one image")
     if chosen["diff"] is not None and chosen["diff"][0] is None:
-        raise click.UsageError("--diff needs the first offset: A:B, or A: for the difference to the end")
+        raise click.UsageError("--diff needs the first offset: A:B, or A: for the difference up to the end")
     if chosen["offsets"] is not None and _single(chosen["offsets"]) is None:
         raise click.UsageError("with --metadata-image, --offset is one offset: the image after its record")
     context = click.get_current_context()
     for parameter in context.command.params:
         given = context.get_parameter_source(parameter.name or "")
         if parameter.name not in _KEPT and given is click.core.ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{parameter.opts[-1]} and --metadata-image exclude each other: no record is shown")
+            raise click.UsageError(f"{parameter.opts[-1]} and --metadata-image cannot be combined: no record is shown")
 
 
 def _single(offsets: tuple[int | None, int | None]) -> int | None:

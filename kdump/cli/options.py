@@ -128,7 +128,7 @@ color = click.option(
     default="auto",
     show_default=True,
     is_eager=True,
-    help="Colours in the terminal format. With always that is the format in a pipe too, unless --format is given.",
+    help="Colours in the terminal format. With always, a pipe gets the terminal format too, unless --format is given.",
 )
 kind = file_type(*LOG_KINDS)
 any_kind = file_type(*Kind)
@@ -153,19 +153,19 @@ fail_on = click.option(
     default="error",
     show_default=True,
     callback=_severity,
-    help="The least severity that makes the exit status 1.",
+    help="The lowest severity that makes the exit status 1.",
 )
 level = click.option(
     "--level",
     type=click.Choice(["error", "warning", "info"]),
     callback=lambda ctx, param, value: value and Severity[value.upper()],
-    help="The least severity of the findings that are shown. Default: warning; with --format json all are.",
+    help="The lowest severity of the findings that are shown. Default: warning; with --format json all are.",
 )
 everything = click.option(
     "--all",
     "everything",
     is_flag=True,
-    help="Show every finding that was kept, also above 20 of one code and file.",
+    help="Show every finding that was kept, not only 20 of each code and file.",
 )
 progress = click.option(
     "--progress/--no-progress", default=None, help="Progress on standard error; by default only on a terminal."
@@ -254,7 +254,7 @@ def output_format(*names: str, note: str = "") -> Callable[[Command], Command]:
         type=click.Choice(names),
         default=None,
         callback=chosen,
-        help=f"How to print{note}. Default: terminal on a terminal, text in a pipe.",
+        help=f"The output format{note}. Default: terminal on a terminal, text in a pipe.",
     )
 
 

@@ -15,7 +15,7 @@ TIME: Final = "time"
 _EXCLUDED: Final = {
     "at": "--at reads one log",
     "last": "the last records of each log are not the last ones of all",
-    "follow": "what a log gets later can be older than what was shown",
+    "follow": "what is appended later can be older than what was shown",
 }
 
 
@@ -37,12 +37,12 @@ def check(chosen: dict[str, Any]) -> None:
         return
     for name, why in _EXCLUDED.items():
         if chosen[name] not in (None, False):
-            raise click.UsageError(f"--order time and --{name.replace('_', '-')} exclude each other: {why}")
+            raise click.UsageError(f"--order time and --{name.replace('_', '-')} cannot be combined: {why}")
     if "-" in chosen["paths"]:
         raise click.UsageError("--order time merges topic-partitions, and standard input is one file")
     if chosen["format_name"] in ("kafka", "fetch", "hex"):
         raise click.UsageError(
-            f"--order time does not go with --format {chosen['format_name']}, which shows whole files"
+            f"--order time cannot be combined with --format {chosen['format_name']}, which shows whole files"
         )
     if chosen["kind"] not in (None, *naming.LOG_KINDS):
         raise click.UsageError(_no_log(naming.words_of(chosen["kind"])))

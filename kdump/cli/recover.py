@@ -120,7 +120,7 @@ _FIRST = (*STRATEGIES, "output", "plan_file", "undo", "resume", "walk", "no_keep
     default=RecoverOptions().segment_index_bytes,
     show_default=True,
     metavar="SIZE",
-    help="The broker's segment.index.bytes: no index becomes larger.",
+    help="The broker's segment.index.bytes: no index grows larger.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing, as without a strategy.")
 @click.option(
@@ -137,15 +137,15 @@ _FIRST = (*STRATEGIES, "output", "plan_file", "undo", "resume", "walk", "no_keep
     metavar="FILE",
     help="Apply a plan that was saved with --format json, if it still holds. - is standard input.",
 )
-@click.option("--undo", is_flag=True, help="Undo a run: every byte becomes what it was before.")
+@click.option("--undo", is_flag=True, help="Undo a run: every byte is as it was before.")
 @click.option("--resume", is_flag=True, help="Finish a run that was interrupted.")
 @click.option("--run", metavar="ID", callback=_run_id, help="The run to undo or to finish. Default: the last one.")
 @click.option(
     "--force",
     is_flag=True,
-    help="With --undo: also where another process wrote a file since; its present state is kept first.",
+    help="With --undo: undo even where another process has written a file since; its present state is kept first.",
 )
-@click.option("--no-keep", is_flag=True, help="Keep nothing of what is removed: the run cannot be undone.")
+@click.option("--no-keep", is_flag=True, help="Keep nothing that is removed: the run cannot be undone.")
 @click.option("--yes", is_flag=True, help="With --no-keep: do not ask.")
 @click.option(
     "--drop-marker",
@@ -214,7 +214,7 @@ def _refuse_object_stores(chosen: dict[str, Any]) -> None:
 
 def _warn_of_no_way_back(chosen: dict[str, Any]) -> None:
     """Say that the run cannot be undone, and ask on a terminal. Raises KdumpError after a no."""
-    complain("--no-keep: nothing of what is removed is kept, so that there will be no way back")
+    complain("--no-keep: nothing that is removed is kept, so there is no way back")
     asks = not chosen["yes"] and sys.stdin.isatty() and sys.stderr.isatty()
     if asks and not click.confirm("Go on?", err=True):
         raise KdumpError("nothing was changed")
@@ -392,7 +392,7 @@ def _check(chosen: dict[str, Any], given: frozenset[str]) -> None:
     """Raise UsageError where options do not go together."""
     modes = [name for name in (*STRATEGIES, *_BACK, "plan_file") if name in given]
     if len(modes) > 1:
-        raise click.UsageError(f"{' and '.join(map(_option, modes))} exclude each other")
+        raise click.UsageError(f"{' and '.join(map(_option, modes))} cannot be combined")
     mode = modes[0] if modes else None
     if mode == "plan_file" and chosen["paths"]:
         raise click.UsageError("a saved plan has its own paths")
@@ -404,13 +404,13 @@ def _check(chosen: dict[str, Any], given: frozenset[str]) -> None:
     rules = (
         (back, f"--{mode} undoes or finishes a run, and plans nothing"),
         (_OF_THE_PLAN if mode == "plan_file" else (), "the saved plan has its own"),
-        (("run",) if mode not in _BACK else (), "that goes with --undo and --resume"),
-        (("force",) if mode != "undo" else (), "that goes with --undo"),
-        (("undecided",) if mode != SALVAGE else (), "that goes with --salvage"),
+        (("run",) if mode not in _BACK else (), "it needs --undo or --resume"),
+        (("force",) if mode != "undo" else (), "it needs --undo"),
+        (("undecided",) if mode != SALVAGE else (), "it needs --salvage"),
         (("walk",) if mode in (SALVAGE, REINDEX) else (), f"--{mode} reads every segment"),
         (("no_keep", "drop_marker") if mode is None else (), "nothing is changed without a strategy"),
         (("no_keep", "drop_marker") if chosen["output"] else (), "--output changes nothing in PATH"),
-        (("yes",) if not chosen["no_keep"] else (), "that goes with --no-keep"),
+        (("yes",) if not chosen["no_keep"] else (), "it needs --no-keep"),
         (("output",) if chosen["dry_run"] else (), "--dry-run writes nothing"),
     )
     for names, why in rules:
@@ -459,8 +459,8 @@ class _RunProgress:
         self._interrupted = True
         if self._applies:
             complain(
-                "interrupted while files were changed; the next kdump recover says whether a run is left to be"
-                " finished or undone"
+                "interrupted while files were being changed; the next kdump recover says whether there is a run to"
+                " finish or undo"
             )
 
     def summary(self) -> "RecoverySummary":

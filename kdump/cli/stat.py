@@ -121,20 +121,20 @@ def _columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     type=click.Choice(BY),
     multiple=True,
     metavar="KIND",
-    help=f"A row for each KIND: {', '.join(BY[:-1])} or {BY[-1]}. May be given several times. Default: log directories,"
+    help=f"One row for each KIND: {', '.join(BY[:-1])} or {BY[-1]}. May be given several times. Default: log directories,"
     " topics and partitions.",
 )
 @click.option(
     "--top",
     type=click.IntRange(0),
     metavar="N",
-    help="Show at most N rows of a kind. Default: what fits a screen at a terminal, else all.",
+    help="Show at most N rows of each kind. Default: on a terminal what fits the screen, else all.",
 )
 @click.option(
     "--sort",
     metavar="COLUMN",
     shell_complete=_columns,
-    help="Sort by a column, by the names of JSON, nested ones as batch_sizes.p99: the largest first."
+    help="Sort by a column, the largest first: a name as in JSON, a nested one as batch_sizes.p99."
     " Default: the space on the disk; hours by time.",
 )
 @click.option(
@@ -150,14 +150,14 @@ def _columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     "--partitions",
     type=click.IntRange(1),
     metavar="N",
-    help="With --deep: how many partitions each topic has, where not all of them are among the PATHs.",
+    help="With --deep: how many partitions each topic has, if not all of them are among the PATHs.",
 )
 @click.option(
     "--idle",
     "idle_ms",
     type=DurationParam(),
     metavar="TIME",
-    help="Only the partitions that were not written to for longer than TIME: 30d.",
+    help="Only the partitions that have not been written to for longer than TIME: 30d.",
 )
 @click.option(
     "--offsets-retention",
@@ -176,14 +176,16 @@ def _columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     help="Say what the log cleaner would compact, whether it starts, and which batch stops it.",
 )
 @click.option(
-    "--upgrade", is_flag=True, help="Say what an upgrade to Kafka 4 meets: magic 0 and 1, files that it refuses."
+    "--upgrade",
+    is_flag=True,
+    help="Say what stands in the way of an upgrade to Kafka 4: magic 0 and 1, files that it refuses.",
 )
 @click.option(
     "--free",
     "free_bytes",
     type=options.SizeParam(),
     metavar="SIZE",
-    help="Say which settings of which topics free SIZE bytes, and how much time of the data that costs.",
+    help="Say which settings of which topics free SIZE bytes, and how much time's worth of data each costs.",
 )
 @click.option("--retention-ms", type=LimitParam(DurationParam()), metavar="TIME", help="retention.ms; -1 for no limit.")
 @click.option(
@@ -293,7 +295,7 @@ def _row_options(chosen: dict[str, Any]) -> RowOptions:
     found = RowOptions(by, top, chosen["sort"], chosen["bucket_ms"], int(time.time() * 1000), chosen["deep"], reports)
     if chosen["offsets_retention_ms"] is not None:
         if not found.wants_groups:
-            raise click.UsageError("--offsets-retention changes nothing without --by group")
+            raise click.UsageError("--offsets-retention has no effect without --by group")
         found = found._replace(offsets_retention_ms=chosen["offsets_retention_ms"])
     if csv and len(found.kinds) > 1:
         raise click.UsageError(f"--format csv is one table, and these are {', '.join(found.kinds)}: give --by once")
@@ -318,7 +320,7 @@ def _check_needs(chosen: dict[str, Any]) -> None:
     flags = {option.name: option.opts[0] for option in click.get_current_context().command.params}
     for name, others in NEEDS:
         if chosen[name] is not None and not any(chosen[other] not in (None, False) for other in others):
-            raise click.UsageError(f"{flags[name]} changes nothing without {' or '.join(flags[it] for it in others)}")
+            raise click.UsageError(f"{flags[name]} has no effect without {' or '.join(flags[it] for it in others)}")
 
 
 def _reports(chosen: dict[str, Any]) -> ReportOptions:

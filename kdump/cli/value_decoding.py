@@ -48,11 +48,11 @@ def check(chosen: dict[str, Any]) -> None:
     own = _named_by_entry_point(chosen)
     for option, given in (("--schemas", chosen["schemas"] is not None), (f"--decode {chosen['decode']}", own)):
         if given and chosen["format_name"] in ("kafka", "fetch", "hex"):
-            raise click.UsageError(f"{option} does not go with --format {chosen['format_name']}")
+            raise click.UsageError(f"{option} cannot be combined with --format {chosen['format_name']}")
         if given and chosen["batches"]:
             raise click.UsageError(f"{option} is about records, which --batches leaves out")
     if own and chosen["schemas"] is not None:
-        raise click.UsageError(f"--schemas and --decode {chosen['decode']} exclude each other")
+        raise click.UsageError(f"--schemas and --decode {chosen['decode']} cannot be combined")
 
 
 def topic_word(chosen: dict[str, Any], word: str) -> str:

@@ -94,12 +94,13 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
 @click.option(
     "--no-companions",
     is_flag=True,
-    help="Do not read the indexes and the transaction index beside a log file that PATH names itself.",
+    help="Do not read the indexes and the transaction index beside a log file that PATH names directly.",
 )
 @click.option(
     "--live",
     is_flag=True,
-    help="A broker is running: read damaged partitions again, report what is still wrong. Default where .lock is held.",
+    help="A broker is running: read damaged partitions again, and report what is still wrong. Default where .lock is"
+    " held.",
 )
 @click.option(
     "--explain",
@@ -132,7 +133,7 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
     help="Print a line for each partition with findings instead of a line for each finding, with -v for every one; with"
     " --format json a line for every one beside the findings.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Print a line for each file, and findings of severity info too.")
+@click.option("-v", "--verbose", is_flag=True, help="Print a line for each file, and also findings of severity info.")
 def command(**chosen: Any) -> int:
     """Verify partitions: batches, producers, transactions, indexes, snapshots, checkpoints; with --deep every record.
 

@@ -139,12 +139,12 @@ def problems(options: ConvertOptions) -> Iterator[str]:
         yield "--columns names a column twice"
     for name, how in (("key", options.keys), ("value", options.values)):
         if how is not FieldFormat.BINARY and name not in options.columns:
-            yield f"--{name}s changes nothing without the column {name}"
+            yield f"--{name}s has no effect without the column {name}"
     if options.partition_folders and not {"topic", "partition"} <= set(options.columns):
         yield "--partition-folders needs the columns topic and partition"
     if options.choice.offset != EVERYTHING and options.choice.offsets is not None:
-        yield "--offset and --from-json exclude each other"
+        yield "--offset and --from-json cannot be combined"
     if options.replica is ReplicaUse.ALL and options.target is Target.LOG:
-        yield "--replica all does not go with --to log: each partition is one log"
+        yield "--replica all cannot be combined with --to log: each partition is one log"
     if options.until_stable and options.effective_isolation != "read-committed":
-        yield "--until last-stable-offset goes with --isolation read-committed"
+        yield "--until last-stable-offset needs --isolation read-committed"

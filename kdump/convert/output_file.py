@@ -170,7 +170,7 @@ class _TemporaryFile:
                     try:
                         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     except BlockingIOError:
-                        raise KdumpError(f"{self._path}: another kdump writes it") from None
+                        raise KdumpError(f"{self._path}: another kdump process is writing it") from None
                 status, entry = os.fstat(descriptor), self._directory.stat(self._temporary)
                 if not stat.S_ISREG(status.st_mode):
                     raise KdumpError(f"{place}: not a regular file")
@@ -187,7 +187,7 @@ class _TemporaryFile:
                 os.close(descriptor)
                 raise
             os.close(descriptor)  # the run that wrote it has ended meanwhile
-        raise KdumpError(f"{self._path}: another kdump writes it")
+        raise KdumpError(f"{self._path}: another kdump process is writing it")
 
     def _begin(self) -> None:
         before = self._directory.stat(self._name)

@@ -123,7 +123,7 @@ class Builder:
         self._encoder = Encoder(magic, base_offset, attributes, delete_horizon_ms, log_append_ms, relative)
 
     def _check(self) -> None:
-        """Raise ValueError for arguments that exclude each other, in the order of Kafka's checks."""
+        """Raise ValueError for arguments that cannot be combined, in the order of Kafka's checks."""
         if self._magic < 2:
             has = {
                 "transactional batches": self._transactional,

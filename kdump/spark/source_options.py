@@ -143,7 +143,7 @@ def parse_batch_options(given: Mapping[str, str]) -> SourceOptions:
     if parsed.table is not Table.RECORDS:
         for name in _NOT_OF_TABLES:
             if name.lower() in options:
-                raise SourceOptionError(f"{name} does not go with table = {parsed.table}: it is about records")
+                raise SourceOptionError(f"{name} cannot be combined with table = {parsed.table}: it is about records")
         return parsed
     start, end = limit_of(options, STARTING, EARLIEST_LIMIT), limit_of(options, ENDING, LATEST_LIMIT)
     check_batch_limits(start, end)

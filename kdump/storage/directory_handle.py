@@ -68,7 +68,7 @@ class DirectoryHandle:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._fd)
-            raise KdumpError(f"{self.path}: another kdump works here") from None
+            raise KdumpError(f"{self.path}: another kdump process is working here") from None
         except OSError:
             pass  # network file systems may have no locks for directories
         status = os.fstat(self._fd)

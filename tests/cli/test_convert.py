@@ -245,16 +245,16 @@ def test_files_of_one_directory_are_one_log(kdump: Any, logs: Path) -> None:
         (("--columns", "offset,offset"), "twice"),
         (("--codec", "brotli"), "has no codec 'brotli'"),
         (("--codec", "snappy:3"), "no levels"),
-        (("--overwrite",), "goes with --to arrow"),
-        (("--to", "log", "--keys", "utf8"), "not with log"),
-        (("--columns", "offset", "--keys", "utf8"), "changes nothing"),
+        (("--overwrite",), "needs --to arrow"),
+        (("--to", "log", "--keys", "utf8"), ", not log"),
+        (("--columns", "offset", "--keys", "utf8"), "has no effect"),
         (("--partition-folders", "--columns", "offset"), "needs the columns topic and partition"),
-        (("--from-json", "{"), "no JSON"),
-        (("--from-json", '{"t": {"x": [1, 2]}}'), "no number of a partition"),
+        (("--from-json", "{"), "not JSON"),
+        (("--from-json", '{"t": {"x": [1, 2]}}'), "not a partition number"),
         (("--from-json", '{"t": {"0": [1]}}'), "its offsets are"),
-        (("--time", "yesterday:"), "no range of times"),
-        (("--rewrite", "orders"), "no topic-partition"),
-        (("--isolation", "all", "--until", "last-stable-offset"), "goes with --isolation read-committed"),
+        (("--time", "yesterday:"), "not a range of times"),
+        (("--rewrite", "orders"), "not a topic-partition"),
+        (("--isolation", "all", "--until", "last-stable-offset"), "needs --isolation read-committed"),
     ],
 )
 def test_usage(kdump: Any, logs: Path, place: Path, how: tuple[str, ...], says: str) -> None:
@@ -498,7 +498,7 @@ def test_the_words_of_options_are_those_of_the_library() -> None:
 
 def test_a_program_is_told_what_does_not_fit(logs: Path, place: Path) -> None:
     options = ConvertOptions(Target.LOG, replica=ReplicaUse.ALL)
-    with pytest.raises(ValueError, match="--replica all does not go with --to log"):
+    with pytest.raises(ValueError, match="--replica all cannot be combined with --to log"):
         list(convert_logs(discover(logs), place / "out", options))
 
 

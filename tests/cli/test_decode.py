@@ -157,7 +157,7 @@ def test_control_records_and_damaged_batches_are_not_decoded(kdump: Any, tmp_pat
     ("options", "sentence"),
     [
         (["--key-decoder-class", "X"], "names a Java class"),
-        (["--offsets-decoder"], "--offsets-decoder goes with --format kafka; use --decode offsets"),
+        (["--offsets-decoder"], "--offsets-decoder needs --format kafka; use --decode offsets"),
         (["--format", "kafka", "--decode", "metadata"], "with --format kafka, use --cluster-metadata-decoder"),
     ],
 )

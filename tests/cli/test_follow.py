@@ -102,14 +102,14 @@ def test_changes_go_to_standard_error_where_the_format_has_no_line_for_them(tmp_
     ("arguments", "words"),
     [
         (["--follow", "-"], "standard input is read once"),
-        (["--follow", "--at", "3", "t-0"], "--follow and --at exclude each other"),
-        (["--follow", "--max-bytes", "3", "t-0"], "--follow and --max-bytes exclude each other"),
+        (["--follow", "--at", "3", "t-0"], "--follow and --at cannot be combined"),
+        (["--follow", "--max-bytes", "3", "t-0"], "--follow and --max-bytes cannot be combined"),
         (["--follow", "--offset", "3:4", "t-0"], "--follow has no last offset"),
-        (["--follow", "--format", "kafka", "t-0"], "--follow does not go with --format kafka"),
+        (["--follow", "--format", "kafka", "t-0"], "--follow cannot be combined with --format kafka"),
         (["--follow", "--type", "index", "t-0"], "--follow shows segments"),
-        (["--follow", "--count", "t-0"], "--follow and --count exclude each other"),
-        (["--follow", "--metadata-image", "t-0"], "--follow and --metadata-image exclude each other"),
-        (["--until", "high-watermark", "t-0"], "it goes with --follow"),
+        (["--follow", "--count", "t-0"], "--follow and --count cannot be combined"),
+        (["--follow", "--metadata-image", "t-0"], "--follow and --metadata-image cannot be combined"),
+        (["--until", "high-watermark", "t-0"], "it needs --follow"),
     ],
 )
 def test_what_does_not_go_together(arguments: list[str], words: str, tmp_path: Path) -> None:

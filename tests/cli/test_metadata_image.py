@@ -210,14 +210,14 @@ def test_any_bytes_in_records_make_an_image(tmp_path_factory: pytest.TempPathFac
 @pytest.mark.parametrize(
     ("arguments", "status", "why"),
     [
-        (["--diff", "1:2"], 2, "--diff goes with --metadata-image"),
-        (["--secrets"], 2, "--secrets goes with --metadata-image"),
+        (["--diff", "1:2"], 2, "--diff needs --metadata-image"),
+        (["--secrets"], 2, "--secrets needs --metadata-image"),
         (["--metadata-image", "--format", "kafka"], 2, "--metadata-image has the formats text, terminal, json"),
         (["--metadata-image", "--offset", "1:9"], 2, "--offset is one offset"),
         (["--metadata-image", "--offset", "1", "--diff", "1:2"], 2, "--diff names both offsets"),
         (["--metadata-image", "--diff", ":2"], 2, "--diff needs the first offset"),
-        (["--metadata-image", "--batches"], 2, "--batches and --metadata-image exclude each other"),
-        (["--metadata-image", "-n", "1"], 2, "-n and --metadata-image exclude each other"),
+        (["--metadata-image", "--batches"], 2, "--batches and --metadata-image cannot be combined"),
+        (["--metadata-image", "-n", "1"], 2, "-n and --metadata-image cannot be combined"),
         (["--metadata-image", "--offset", "122"], 3, "the log ends with offset 121, there is no 122"),
     ],
 )

@@ -108,12 +108,12 @@ def test_records_of_an_internal_topic_that_cannot_be_decoded_are_counted_once(kd
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--follow"], "--order time and --follow exclude each other"),
-        (["--last", "1"], "--order time and --last exclude each other"),
-        (["--at", "1"], "--order time and --at exclude each other"),
-        (["--metadata-image"], "--order and --metadata-image exclude each other"),
-        (["--format", "kafka"], "--order time does not go with --format kafka"),
-        (["--format", "hex"], "--order time does not go with --format hex"),
+        (["--follow"], "--order time and --follow cannot be combined"),
+        (["--last", "1"], "--order time and --last cannot be combined"),
+        (["--at", "1"], "--order time and --at cannot be combined"),
+        (["--metadata-image"], "--order and --metadata-image cannot be combined"),
+        (["--format", "kafka"], "--order time cannot be combined with --format kafka"),
+        (["--format", "hex"], "--order time cannot be combined with --format hex"),
         (["--format", "fetch"], "--format fetch"),
         (["--type", "index"], "merges the records of logs"),
         (["-"], "standard input is one file"),

@@ -152,19 +152,19 @@ def test_how_it_is_applied(
 
 USAGE = [
     ([], "Missing argument 'PATH...'"),
-    (["--truncate", "--salvage", "x"], "--truncate and --salvage exclude each other"),
-    (["--undo", "--reindex", "x"], "--reindex and --undo exclude each other"),
-    (["--undo", "--resume", "x"], "--undo and --resume exclude each other"),
-    (["--plan", "plan", "--truncate"], "--truncate and --plan exclude each other"),
+    (["--truncate", "--salvage", "x"], "--truncate and --salvage cannot be combined"),
+    (["--undo", "--reindex", "x"], "--reindex and --undo cannot be combined"),
+    (["--undo", "--resume", "x"], "--undo and --resume cannot be combined"),
+    (["--plan", "plan", "--truncate"], "--truncate and --plan cannot be combined"),
     (["--plan", "plan", "x"], "a saved plan has its own paths"),
     (["--plan", "plan", "--from", "all"], "--from: the saved plan has its own"),
     (["--truncate", "-"], "standard input cannot be recovered"),
-    (["--run", "r", "x"], "--run: that goes with --undo and --resume"),
-    (["--truncate", "--run", "r", "x"], "--run: that goes with --undo and --resume"),
+    (["--run", "r", "x"], "--run: it needs --undo or --resume"),
+    (["--truncate", "--run", "r", "x"], "--run: it needs --undo or --resume"),
     (["--undo", "--run", "../x", "x"], "'../x' is not the name of a run"),
     (["--undo", "--run", "", "x"], "'' is not the name of a run"),
-    (["--resume", "--force", "x"], "--force: that goes with --undo"),
-    (["--undecided", "drop", "x"], "--undecided: that goes with --salvage"),
+    (["--resume", "--force", "x"], "--force: it needs --undo"),
+    (["--undecided", "drop", "x"], "--undecided: it needs --salvage"),
     (["--salvage", "--from", "all", "x"], "--from: --salvage reads every segment"),
     (["--reindex", "--from", "newest", "x"], "--from: --reindex reads every segment"),
     (["--no-keep", "x"], "--no-keep: nothing is changed without a strategy"),
@@ -269,7 +269,7 @@ def test_interrupted(kdump: Any, library: Library, place: str) -> None:
     assert (summary(ran)["interrupted"], summary(ran)["exit_status"]) == (True, 130)
     ran = kdump.inside("recover", "--truncate", place)
     assert ran.status == 130
-    assert ran.problems.startswith("kdump: interrupted while files were changed")
+    assert ran.problems.startswith("kdump: interrupted while files were being changed")
     assert ran.lines[-1].startswith("interrupted: 1 partition")
 
 

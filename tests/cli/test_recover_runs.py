@@ -262,7 +262,7 @@ def test_no_keep_says_that_there_is_no_way_back(changing: Any, tmp_path: Path) -
     write(tmp_path / "d", flipped(f"t-0/{C}.log", 4000))
     ran = changing.inside("recover", "--truncate", "--no-keep", "d")
     assert ran.status == 4
-    assert ran.problems == "kdump: --no-keep: nothing of what is removed is kept, so that there will be no way back\n"
+    assert ran.problems == "kdump: --no-keep: nothing that is removed is kept, so there is no way back\n"
     assert "--undo" not in ran.text
     assert not list((tmp_path / "d").rglob(".kdump-undo*"))
 

@@ -153,8 +153,8 @@ def test_without_the_packages_there_is_a_note(kdump: Any, disk: Path, monkeypatc
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--schemas", "auto", "--format", "kafka"], "--schemas does not go with --format kafka"),
-        (["--schemas", "auto", "--format", "hex"], "--schemas does not go with --format hex"),
+        (["--schemas", "auto", "--format", "kafka"], "--schemas cannot be combined with --format kafka"),
+        (["--schemas", "auto", "--format", "hex"], "--schemas cannot be combined with --format hex"),
         (["--schemas", "auto", "--batches"], "--schemas is about records, which --batches leaves out"),
         (["--decode", "nothing"], "'nothing' is not one of auto, offsets, "),
     ],
@@ -209,8 +209,8 @@ def test_a_decoder_of_the_user(kdump: Any, tmp_path: Path) -> None:
         (["--decode", "number"], "--decode number: shouting_decoder:number is not a function"),
         (["--decode", "gone"], "--decode gone: shouting_decoder:gone cannot be loaded: "),
         (["--decode", "lower"], "the group kdump.decoders has only 'gone', 'number', 'upper'"),
-        (["--decode", "upper", "--schemas", "auto"], "--schemas and --decode upper exclude each other"),
-        (["--decode", "upper", "--format", "kafka"], "--decode upper does not go with --format kafka"),
+        (["--decode", "upper", "--schemas", "auto"], "--schemas and --decode upper cannot be combined"),
+        (["--decode", "upper", "--format", "kafka"], "--decode upper cannot be combined with --format kafka"),
     ],
 )
 def test_a_decoder_that_cannot_be_used(kdump: Any, disk: Path, options: list[str], sentence: str) -> None:

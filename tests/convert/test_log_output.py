@@ -547,7 +547,7 @@ def test_a_partition_that_cannot_be_read(tmp_path: Path) -> None:
 def test_two_runs_into_one_output(tmp_path: Path) -> None:
     iterator = convert_to_log([prepared(sliced(PARTITIONS[0]))], tmp_path / "out")
     next(iterator)
-    with pytest.raises(KdumpError, match="another kdump works here"):
+    with pytest.raises(KdumpError, match="another kdump process is working here"):
         converted(PARTITIONS[1], tmp_path / "out")
     assert list(iterator) == []
     assert [path.name for path in (tmp_path / "out").iterdir()] == [PARTITIONS[0].name]

@@ -98,14 +98,14 @@ def test_the_lines_are_a_contract() -> None:
 
 WRONG: list[tuple[int, dict[str, Any], str]] = [
     (0, {"version": 9}, "of version 9, this kdump reads 1"),
-    (0, {"version": "1"}, "version is not a number"),
+    (0, {"version": "1"}, "version is not a 64-bit number"),
     (0, {"run": "../x"}, "is not the id of a folder"),
     (0, {"type": "partition"}, "the first line has no settings"),
     (0, {"settings": []}, "settings is not an object"),
     (0, {"settings": {}}, "it has no field"),
-    (1, {"next_offset": 1.5}, "line 2: next_offset is not a number"),
+    (1, {"next_offset": 1.5}, "line 2: next_offset is not a 64-bit number"),
     (1, {"next_offset": 1 << 63}, "next_offset is not a 64-bit number"),
-    (1, {"next_offset": True}, "next_offset is not a number"),
+    (1, {"next_offset": True}, "next_offset is not a 64-bit number"),
     (1, {"partition": -1}, "partition is less than 0"),
     (1, {"topic": 5}, "topic is not a string"),
     (1, {"topic": {"base64": "*"}}, "topic is neither a string nor base64"),
@@ -124,7 +124,7 @@ WRONG: list[tuple[int, dict[str, Any], str]] = [
     (2, {"provisional": 0}, "provisional is neither true nor false"),
     (2, {"columns": {"key": 3}}, "key is not an object"),
     (2, {"columns": {"key": {"smallest": 5, "largest": None, "nulls": 0}}}, "smallest is neither a string nor base64"),
-    (2, {"columns": {"offset": {"smallest": 1.5, "largest": None, "nulls": 0}}}, "smallest is not a number"),
+    (2, {"columns": {"offset": {"smallest": 1.5, "largest": None, "nulls": 0}}}, "smallest is not a 64-bit number"),
     (2, {"sources": [5]}, "sources has an entry that is not an object"),
     (4, {"position": -5}, "position is less than 0"),
 ]

@@ -87,4 +87,4 @@ def test_names_that_are_the_same_once_they_are_escaped_are_refused(
 
 def test_a_bug_does_not_say_that_convert_wrote_nothing() -> None:
     assert "no other file" in _files(["convert", "x"])
-    assert _files(["verify", "x"]) == "it changed no file"
+    assert _files(["verify", "x"]) == "it changed no files"

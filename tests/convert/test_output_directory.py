@@ -293,7 +293,7 @@ def test_a_manifest_that_is_no_file(log: Path, out: Path, tmp_path: Path) -> Non
 def test_two_runs_at_once(log: Path, out: Path) -> None:
     with OutputDirectory(str(out), SETTINGS):
         assert (out / LOCK).exists()
-        with pytest.raises(KdumpError, match=f"{out}: another kdump works here"):
+        with pytest.raises(KdumpError, match=f"{out}: another kdump process is working here"):
             OutputDirectory(str(out), SETTINGS)
     assert not (out / LOCK).exists()
     assert isinstance(converted(log, out), ConvertedPartition)
@@ -310,7 +310,7 @@ def test_two_runs_at_once_where_directories_have_no_locks(out: Path, monkeypatch
         real(descriptor, how)
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with OutputDirectory(str(out), SETTINGS), pytest.raises(KdumpError, match="another kdump works here"):
+    with OutputDirectory(str(out), SETTINGS), pytest.raises(KdumpError, match="another kdump process is working here"):
         OutputDirectory(str(out), SETTINGS)
 
 

@@ -125,7 +125,7 @@ def test_two_runs_at_once(tmp_path: Path) -> None:
     path = tmp_path / "out"
     with single_file(str(path), NO_STDOUT) as file:
         file.write(b"first")
-        with pytest.raises(KdumpError, match="another kdump writes it"):
+        with pytest.raises(KdumpError, match="another kdump process is writing it"):
             write(path)
         write(tmp_path / "other")
     assert path.read_bytes() == b"first"

@@ -155,7 +155,7 @@ def test_without_schemas_a_partition_is_not_converted(disk: Path) -> None:
     [
         (
             ["--schemas", "auto", "--to", "log"],
-            "--schemas goes with --to parquet or arrow or ndjson or csv, not",
+            "--schemas needs --to parquet or arrow or ndjson or csv, not",
         ),
         (["--columns", "offset,value_json"], "the column value_json needs --schemas"),
     ],

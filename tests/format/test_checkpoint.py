@@ -166,7 +166,7 @@ def test_offsets_round_trip(entries: list[OffsetEntry]) -> None:
 
 @pytest.mark.parametrize("topic", ["", "a b", "a\n"])
 def test_no_topic(topic: str) -> None:
-    with pytest.raises(ValueError, match="no topic"):
+    with pytest.raises(ValueError, match="not a topic"):
         checkpoint.build_offsets([OffsetEntry(topic, 0, 0)])
 
 
@@ -305,7 +305,7 @@ def test_properties_round_trip(entries: list[Property], comments: list[str]) -> 
 
 @pytest.mark.parametrize("comment", ["a\nb", "a\rb", "\u2028"])
 def test_no_comment(comment: str) -> None:
-    with pytest.raises(ValueError, match="no comment"):
+    with pytest.raises(ValueError, match="not a comment"):
         meta_properties.build_properties([], [comment])
 
 

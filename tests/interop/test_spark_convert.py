@@ -179,7 +179,7 @@ def test_an_output_that_cannot_be(on_cluster: SparkEngine, segments: Path, tmp_p
     out = tmp_path / "cluster"
     with OutputDirectory(str(out), parquet_tasks.settings_of(ConvertOptions())):
         before = contents(out)
-        with pytest.raises(KdumpError, match="another kdump works here"):
+        with pytest.raises(KdumpError, match="another kdump process is working here"):
             converted(segments, out, on_cluster)
         assert contents(out) == before
     (tmp_path / "other").mkdir()

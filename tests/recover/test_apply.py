@@ -297,7 +297,7 @@ def test_a_device_or_a_directory_in_place_of_a_file(tmp_path: Path, name: str) -
 @pytest.mark.parametrize("name", ["../other-0/x.log", "", ".", "..", "a/b", ".kdump-undo", ".kdump-undo-1-old-x"])
 def test_names_that_no_plan_has(tmp_path: Path, name: str) -> None:
     directory = directories.write(tmp_path / "t-0", PARTITION)
-    refuses(plan_of(directory, {name: None}), "no name of a file")
+    refuses(plan_of(directory, {name: None}), "not the name of a file")
 
 
 def test_names_with_control_characters_and_broken_utf8(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("run", ["", "a/b", "..", "-x", "a\nb", "x" * 101, "a-old-b"])
 def test_ids_that_are_none(tmp_path: Path, run: str) -> None:
     directory, plan = prepared("truncate", tmp_path)
-    with pytest.raises(KdumpError, match="no id of a run"):
+    with pytest.raises(KdumpError, match="not the id of a run"):
         apply(plan, run, make=make)
     assert contents(tree(directory)) == PARTITION
 
@@ -332,7 +332,7 @@ def test_without_room_nothing_begins(tmp_path: Path) -> None:
 
 def test_two_at_once(tmp_path: Path) -> None:
     directory, plan = prepared("truncate", tmp_path)
-    with DirectoryHandle(str(directory)), pytest.raises(KdumpError, match="another kdump works here"):
+    with DirectoryHandle(str(directory)), pytest.raises(KdumpError, match="another kdump process is working here"):
         apply(plan, "1", make=make)
 
 

@@ -173,7 +173,7 @@ def test_companions_are_no_records(tmp_path: Path) -> None:
     path.write_bytes(bytes(8))
     found, said = shown(LogFile(str(path), Kind.INDEX, 0, False, 8), "values")
     assert found == b""
-    assert "no log" in str(said[0])
+    assert "not a log" in str(said[0])
 
 
 def test_what_is_said_of_damage() -> None:

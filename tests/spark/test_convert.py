@@ -95,6 +95,6 @@ def test_one_file_has_one_writer(kdump: Command, place: Path, monkeypatch: pytes
     for name, to in (("out.csv", "csv"), ("new", "log")):
         refused = kdump.inside("convert", "--master", "local[2]", "logs", "-o", str(place / name), "--to", to)
         assert refused.status == 2
-        assert f"--master goes with --to parquet, not with {to}" in refused.problems
+        assert f"--master needs --to parquet, not {to}" in refused.problems
     monkeypatch.setenv("KDUMP_MASTER", "spark://nowhere:7077")
     assert kdump.inside("convert", "logs", "-o", str(place / "out.csv"), "-q").status == 0

@@ -71,7 +71,7 @@ def test_options_that_do_not_fit(kdump: Command, command: str, monkeypatch: pyte
             "Invalid value for '--master' (env var: 'KDUMP_MASTER'): 'spork' is not a master of Spark",
         ),
         (("--master", "local[2]", "--jobs", "2"), "--jobs counts processes of this machine"),
-        (("--spark-conf", "spark.executor.memory=1g"), "--spark-conf changes nothing without --master"),
+        (("--spark-conf", "spark.executor.memory=1g"), "--spark-conf has no effect without --master"),
         (("--master", "local[2]", "--spark-conf", "memory=1g"), "'memory=1g' is not a setting of Spark"),
         (("--master", "local[2]", "--spark-conf", "spark.x"), "'spark.x' is not a setting of Spark"),
     ):
@@ -136,7 +136,7 @@ def test_java_is_missing_or_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ('openjdk version "21" 2023-09-19', None),
         ('openjdk version "11.0.2" 2019-01-15', f"Spark needs Java 17 or later, and {tmp_path}/java is 11"),
         ('java version "1.8.0_292"', f"Spark needs Java 17 or later, and {tmp_path}/java is 8"),
-        ("hello", f"Spark needs Java 17 or later, and {tmp_path}/java is none"),
+        ("hello", f"Spark needs Java 17 or later, and {tmp_path}/java is not Java"),
     ):
         java(tmp_path, told)
         found = requirements.java_problem()

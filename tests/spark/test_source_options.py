@@ -156,7 +156,7 @@ def test_an_internal_topic_is_read_where_its_directory_is_named(logs: Path) -> N
         ({"startingOffset": "earliest"}, "no option 'startingoffset'; did you mean startingOffsets?"),
         ({"foo": "bar"}, "the source kdump has no option 'foo'"),
         ({"table": "finding"}, "no table 'finding'; did you mean findings?"),
-        ({"table": "batches", "includeHeaders": "true"}, "includeHeaders does not go with table = batches"),
+        ({"table": "batches", "includeHeaders": "true"}, "includeHeaders cannot be combined with table = batches"),
     ],
 )
 def test_what_is_refused(logs: Path, options: dict[str, str], sentence: str) -> None:
@@ -448,5 +448,5 @@ def test_kraft_snapshots_are_in_no_table(tmp_path: Path) -> None:
         assert paths or table in ("producers", "transactions")
         assert str(place) not in paths
         assert not [path for path in paths if str(path).endswith(".checkpoint")]
-    with pytest.raises(kdump.SourceError, match="a KRaft snapshot, no topic-partition"):
+    with pytest.raises(kdump.SourceError, match="a KRaft snapshot, not a topic-partition"):
         read(place / "bootstrap.checkpoint")

@@ -177,7 +177,7 @@ class OutputDirectory:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 os.close(descriptor)
-                raise KdumpError(f"{self.path}: another kdump works here") from None
+                raise KdumpError(f"{self.path}: another kdump process is working here") from None
             except OSError:
                 pass  # a file system without locks
             if os.fstat(descriptor).st_nlink:

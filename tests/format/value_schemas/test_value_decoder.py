@@ -51,13 +51,13 @@ def test_json_schema_is_plain_json(text: str, data: Any) -> None:
 @pytest.mark.parametrize(
     ("payload", "problem"),
     [
-        (b"", "no JSON"),
-        (b"{", "no JSON"),
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
         (b"NaN", "NaN is not a JSON number"),
         (b"\xff", "byte 0 is not valid UTF-8"),
         (b"[" * 100_000, "levels"),
         (b"[" * 100 + b"]" * 100, "more than 64 levels"),
-        (b"9" * 10_000, "no JSON"),
+        (b"9" * 10_000, "not JSON"),
         (b"9" * 4_000, "a number of more than"),
         (b" " * (MAX_VALUE_BYTES + 1), "at most 8388608 are decoded"),
     ],

@@ -41,7 +41,7 @@ def test_the_guid_is_in_a_header_of_its_own() -> None:
         (b"", (), "the value is empty: not the wire format of a schema"),
         (b"\0\0\0\1", (), "the value has 4 bytes: too few for the wire format of a schema"),
         (b"\1" + GUID.bytes[:15], (), "the value has 16 bytes: too few"),
-        (b"{}", (), "the value begins with byte 0x7b: no wire format"),
+        (b"{}", (), "the value begins with byte 0x7b: not the wire format"),
         (b"\0\0\0\0\1", [(VALUE_HEADER, b"\2")], "the header __value_schema_id begins with byte 0x02"),
     ],
 )
