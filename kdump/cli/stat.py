@@ -121,8 +121,8 @@ def _columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     type=click.Choice(BY),
     multiple=True,
     metavar="KIND",
-    help=f"One row for each KIND: {', '.join(BY[:-1])} or {BY[-1]}. May be given several times. Default: log directories,"
-    " topics and partitions.",
+    help=f"One row for each KIND: {', '.join(BY[:-1])} or {BY[-1]}. May be given several times. Default: log"
+    " directories, topics and partitions.",
 )
 @click.option(
     "--top",
