@@ -27,7 +27,8 @@ caller takes something else one by one: the batches of a pyarrow.RecordBatchRead
 
 To make a name public, add it to the table of the package's `__init__.py`: here only a function that does what a command
 does, its options, the value that it is there for, or an error; else in its room. Then run
-`python tests/support/public_names.py`, which writes the `.pyi` files.
+`python tests/support/public_names.py`, which writes the `.pyi` files, and `python tests/support/manual.py`, which
+writes man/kdump.3.
 """
 
 from kdump.exports import exports

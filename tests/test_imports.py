@@ -217,6 +217,17 @@ def test_public_names_are_typed() -> None:
     assert (Path(kdump.__file__).parent / "py.typed").exists()
 
 
+def test_the_manual_has_every_public_name() -> None:
+    page = (ROOT / "man" / "kdump.3").read_text(encoding="utf-8")
+    parts = dict(re.findall(r'^\.\\" generated: names of (\S+)\n(.*?)^\.\\" end$', page, re.MULTILINE | re.DOTALL))
+    named = {
+        (package, name)
+        for package, part in parts.items()
+        for name in re.findall(r'^\.It Cm "(\w+)', part, re.MULTILINE)
+    }
+    assert named == {tuple(name.rpartition(".")[::2]) for name in public_names.public_names()}
+
+
 def test_no_public_name_is_that_of_a_module_beside_it() -> None:
     """Importing a module sets that attribute of its package."""
     for package in ["kdump", *(f"kdump.{room}" for room in kdump._ROOMS)]:

@@ -64,7 +64,7 @@ def test_what_tables_share_is_shared() -> None:
 
 
 def test_a_page_for_every_command() -> None:
-    assert NAMES == sorted(["kdump.1", *(f"kdump-{name}.1" for name in cli.COMMANDS), manual_text.SPARK])
+    assert NAMES == sorted(["kdump.1", *(f"kdump-{name}.1" for name in cli.COMMANDS), *manual_text.OTHERS])
     text = PAGES["kdump.1"]
     for name in cli.COMMANDS:
         assert f".Xr kdump-{name} 1" in text
@@ -117,14 +117,14 @@ def test_every_exit_status() -> None:
         exit_status.PIPE_CLOSED,
     }
     for name, text in PAGES.items():
-        if name != manual_text.SPARK:
+        if name not in manual_text.OTHERS:
             assert {*map(int, manual_text.table(manual_text.section(text, "EXIT STATUS")))} == statuses
 
 
 SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != manual_text.SPARK])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in manual_text.OTHERS])
 def test_sections(name: str) -> None:
     found = re.findall(r"^\.Sh (.+)$", PAGES[name], re.MULTILINE)
     more = {
@@ -417,6 +417,6 @@ def test_rendered(name: str) -> None:
     assert f"{Path(name).stem} - " in shown
     # A command can go on in the next line.
     assert "\\" not in re.sub(r"\\[nrtx]| \\\n|\\\\", "", shown)
-    for section in SECTIONS if name != manual_text.SPARK else ():
+    for section in SECTIONS if name not in manual_text.OTHERS else ():
         assert f"\n{section}\n" in shown
     assert all(len(line) <= 80 for line in shown.splitlines())

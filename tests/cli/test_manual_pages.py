@@ -92,5 +92,6 @@ def test_the_pages_are_installed_with_the_package(tmp_path: Path) -> None:
     assert {
         folder: sorted(path.name for one in globs for path in ROOT.glob(one)) for folder, globs in files.items()
     } == {
-        f"share/man/man{section}": sorted(name for name in manual.pages() if name.endswith(section)) for section in "17"
+        f"share/man/man{section}": sorted(name for name in manual.pages() if name.endswith(section))
+        for section in "137"
     }

@@ -26,6 +26,7 @@ from interop import lake_recipes, spark_pipelines
 from kdump.cli import COMMANDS, group
 from kdump.cli.sections import SectionedCommand
 from kdump.verify.findings import CATALOGUE
+from support import public_names
 
 LITERAL = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"}
 """Characters that roff shows as others, or obeys, and how to write them."""
@@ -155,6 +156,20 @@ def findings() -> Iterator[str]:
     yield ".El"
 
 
+def names(package: str) -> Iterator[str]:
+    """The public names of a package: at the top by what they are, in a room by the alphabet."""
+    found = public_names.described(package)
+    groups = {kind: [one for one in found if one.kind == kind] for kind in sorted({one.kind for one in found})}
+    for kind, some in groups.items() if package == "kdump" else (("", found),):
+        if kind:
+            yield f".Ss {kind}"
+        yield ".Bl -tag -width Ds"
+        for one in some:
+            yield f".It Cm {quoted(one.call)}"
+            yield from prose(one.contract)
+        yield ".El"
+
+
 def placeholder(match: re.Match[str]) -> str:
     """A field of a sentence as the manual shows it: a name in italics, or the words that it stands for."""
     name, text, other = match.groups()
@@ -186,6 +201,8 @@ def part_of(name: str) -> Iterable[str]:
             return commands()
         case ["findings"]:
             return findings()
+        case ["names", "of", package]:
+            return names(package)
         case ["program", recipe]:
             return program(recipe)
         case ["shared", file]:

@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from support.manual import LITERAL, pages
 
 SPARK = "kdump-spark.7"
+LIBRARY = "kdump.3"
+OTHERS = (SPARK, LIBRARY)
+"""The pages that are not of a command."""
 
 
 def page_of(command: str) -> str:

@@ -1,4 +1,4 @@
-"""The `.pyi` beside each `__init__.py` that lists public names, for type checkers.
+"""The public names of the library: the `.pyi` beside each `__init__.py` that lists some, and what man/kdump.3 says.
 
     python tests/support/public_names.py            writes them
     python tests/support/public_names.py --check    says which differ, and ends with 1 when one does
@@ -9,10 +9,14 @@ A type checker does not see the names of a table. What it reads instead is made 
 from __future__ import annotations
 
 import builtins
+import inspect
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from enum import Enum
 from importlib import import_module
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import kdump
 
@@ -29,6 +33,54 @@ def public_names() -> Mapping[str, str]:
     """The module of each public name, by the name that users write: kdump.stat.Histogram."""
     packages = ["kdump", *(f"kdump.{room}" for room in kdump._ROOMS)]
     return {f"{package}.{name}": module for package in packages for name, module in homes_of(package).items()}
+
+
+class Description(NamedTuple):
+    """A public name as the manual has it: what it is, how it is written, and the contract of its docstring."""
+
+    kind: str
+    call: str
+    contract: str
+
+
+def described(package: str) -> Sequence[Description]:
+    """The public names of a package, by the alphabet."""
+    return [
+        _described(name, module) for name, module in sorted(homes_of(package).items(), key=lambda of: of[0].lower())
+    ]
+
+
+def _described(name: str, module: str) -> Description:
+    if module.startswith("kdump.spark"):  # which needs PySpark
+        return Description("Values", name, "")
+    value: Any = getattr(import_module(module), name)
+    if inspect.isfunction(value):
+        return Description("Functions", f"{name}({', '.join(_arguments(value))})", _contract(value))
+    if isinstance(value, type) and issubclass(value, Exception):
+        return Description("Errors", name, _contract(value))
+    return Description("Options" if name.endswith("Options") else "Values", name, _contract(value))
+
+
+def _arguments(function: Any) -> list[str]:
+    found, keywords = [], False
+    for one in inspect.signature(function).parameters.values():
+        if one.kind is one.KEYWORD_ONLY and not keywords:
+            keywords = True
+            found.append("*")
+        star = "**" if one.kind is one.VAR_KEYWORD else ""
+        value = one.default
+        default = f"{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value)
+        found.append(f"{star}{one.name}" + ("" if value is one.empty else f"={default}"))
+    return found
+
+
+def _contract(value: Any) -> str:
+    """The first paragraph of the docstring; nothing where there is none of its own."""
+    own = vars(value).get("__doc__") if isinstance(value, type) else getattr(value, "__doc__", None)
+    if not isinstance(own, str) or (not isinstance(value, type) and not inspect.isfunction(value)):
+        return ""
+    text = inspect.cleandoc(own).partition("\n\n")[0]
+    return "" if re.match(r"\w+\(", text) else " ".join(text.replace("`", "").split())
 
 
 def stub_of(package: str) -> str:
