@@ -385,7 +385,8 @@ def _step_without_replica(
             return PUT_BACK
         points = os.path.join(os.path.dirname(os.path.abspath(path)), naming.RECOVERY_POINTS)
         return refused(f"checkpoint/format of {points}") if is_damaged(points) else START_BROKER
-    how = "--salvage --dry-run" if plan.options.walk == "all" or plan.options.strategy == REINDEX else "--from all"
+    # A preview compares the strategies: what is left may be worth less than what a salvage gives up.
+    how = "" if plan.options.strategy == REINDEX else "--from all"
     if all(finding.code.startswith(REBUILT) for finding in found if finding.severity is Severity.ERROR):
         how = "--reindex"
     elif plan.options.strategy == SALVAGE:

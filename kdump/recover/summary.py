@@ -314,6 +314,8 @@ class RecoveryTotals:
         """The command for the findings that the plans do not cover."""
         defaults = RecoverOptions()
         if self._options.strategy != SALVAGE and self._salvageable:
+            if self._applies:  # without a strategy it compares them
+                return shell_command(["kdump", "recover", *(["--"] if _has_dash(self._paths) else []), *self._paths])
             salvage = self._options._replace(strategy=SALVAGE, walk=defaults.walk)
             return command(salvage, self._paths, "--dry-run")
         return self._reindex() if self._options.strategy != REINDEX and self._reindexable else None
@@ -338,7 +340,12 @@ def command(options: RecoverOptions, paths: Sequence[str], *more: str) -> str:
         value = getattr(options, name)
         if value != defaults[name]:
             words += [option, "all" if value is True else str(value)]
-    return shell_command([*words, *(["--"] if any(path.startswith("-") for path in paths) else []), *paths])
+    return shell_command([*words, *(["--"] if _has_dash(paths) else []), *paths])
+
+
+def _has_dash(paths: Iterable[str]) -> bool:
+    """Whether a path looks like an option."""
+    return any(path.startswith("-") for path in paths)
 
 
 def _total(lost: Sequence[Lost]) -> Lost:

@@ -45,7 +45,9 @@ def test_a_truncation_that_has_nothing_to_do_names_the_salvage(changing: Any, ki
     zeroed(killed)
     ran = changing.inside("recover", "--truncate", "killed")
     assert ran.status == 1
-    assert ran.text.endswith("; if none has: kdump recover --salvage --dry-run killed\n")
+    assert ran.text.endswith("; if none has: kdump recover killed\n")
+    # Which compares both strategies.
+    assert changing.inside("recover", "killed").text.endswith("; if none has: kdump recover --salvage killed\n")
 
 
 def test_a_segment_that_is_gone_leads_to_another_replica(changing: Any, killed: Path) -> None:
