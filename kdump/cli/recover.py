@@ -277,7 +277,7 @@ def _back(chosen: dict[str, Any]) -> int:
     from kdump.cli.execution import ProblemLog
     from kdump.cli.progress import Progress
     from kdump.recover import phases
-    from kdump.recover.summary import RecoveryTotals
+    from kdump.recover.summary import RecoveryTotals, summary_of_preview
 
     started, problems, met = time.monotonic(), ProblemLog(), set[Severity]()
     totals = RecoveryTotals(RecoverOptions(), chosen["paths"], applies=True)
@@ -286,10 +286,13 @@ def _back(chosen: dict[str, Any]) -> int:
         phases.observed(progress.enter),
         renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out,
     ):
-        if chosen["resume"] and not chosen["quiet"]:
+        undone: list[str] = []
+        if not chosen["quiet"]:
             out.hold()
         for one in _taken_back(chosen, problems.take):
             _show_run(out, one)
+            if chosen["undo"] and one.error is None and not one.run.flat:
+                undone.append(one.run.directory)
             if one.recovery is not None:
                 totals.add(one.recovery)
             else:
@@ -304,6 +307,8 @@ def _back(chosen: dict[str, Any]) -> int:
         seconds = round(time.monotonic() - started, 3)
         if totals.partitions and not chosen["quiet"]:
             out.recovery_summary(summary, status, seconds)
+        elif undone and not chosen["quiet"]:
+            out.undo_summary(summary_of_preview(undone), status, seconds)
         elif chosen["format_name"] == "json" and not chosen["quiet"]:
             out.exit_summary("recover", status, seconds)
     return status

@@ -1,6 +1,7 @@
 """The sums of a recovery over all its partitions, and the command to run next."""
 
 import os
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -20,7 +21,9 @@ from kdump.recover.next_step import (
 )
 from kdump.recover.plan import REINDEX, SALVAGE, TRUNCATE, Damaged, GivenUp, Lost, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals, lost_fields
+from kdump.recover.planner import plan_recovery
 from kdump.recover.runs import is_log_directory
+from kdump.storage.discovery import discover
 from kdump.storage.file_store import is_url
 from kdump.verify.findings import Severity
 from kdump.verify.next_step import REBUILT, fill_command, shell_command
@@ -324,6 +327,17 @@ class RecoveryTotals:
         defaults = RecoverOptions()
         reindex = self._options._replace(strategy=REINDEX, walk=defaults.walk, undecided=defaults.undecided)
         return command(reindex, self._paths)
+
+
+def summary_of_preview(paths: Sequence[str]) -> RecoverySummary:
+    """The summary of a preview of the partitions at the paths: what a broker's next start does with them."""
+    options = RecoverOptions(now_ms=int(time.time() * 1000))
+    totals, failed = RecoveryTotals(options, paths, applies=False), False
+    for item in plan_recovery(discover(paths), options, compares=True):
+        if isinstance(item, Plan):
+            totals.add(RecoveryResult(item))
+        failed |= not isinstance(item, Plan)
+    return totals.summary(failed=failed)
 
 
 def command(options: RecoverOptions, paths: Sequence[str], *more: str) -> str:

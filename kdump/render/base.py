@@ -340,6 +340,10 @@ class Renderer(ABC):
     def recovery_summary(self, summary: RecoverySummary, exit_status: int, seconds: float) -> None:  # noqa: B027
         """The totals of a recovery."""
 
+    def undo_summary(self, start: RecoverySummary, exit_status: int, seconds: float) -> None:
+        """The end of an undo: what a start does with the files, which are as they were before the run."""
+        self.exit_summary("recover", exit_status, seconds)
+
     def exit_summary(self, command: str, exit_status: int, seconds: float) -> None:  # noqa: B027
         """The end of a run without totals: a dump, a stat, or a recovery that went on with earlier runs."""
 

@@ -367,6 +367,9 @@ class JsonRenderer(Renderer):
     def exit_summary(self, command: str, exit_status: int, seconds: float) -> None:
         self._summary(command, {}, exit_status, seconds)
 
+    def undo_summary(self, start: RecoverySummary, exit_status: int, seconds: float) -> None:
+        self._summary("recover", {"starts": start.verdict.starts, "next": start.next}, exit_status, seconds)
+
     def record_count(self, records: int) -> None:
         self._run_line("count", {"records": records})
 

@@ -320,6 +320,13 @@ class TextRenderer(Renderer):
         if summary.next is not None:
             self.out.write(f"next: {printable(summary.next)}\n")
 
+    def undo_summary(self, start: RecoverySummary, exit_status: int, seconds: float) -> None:
+        from kdump.render import recovery
+
+        self._verdict(recovery.verdict_lines(start))
+        if start.next is not None:
+            self.out.write(f"next: {printable(start.next)}\n")
+
     def recovery_summary(self, summary: RecoverySummary, exit_status: int, seconds: float) -> None:
         from kdump.render import recovery
 

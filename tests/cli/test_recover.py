@@ -352,7 +352,7 @@ def test_the_next_command_does_what_was_planned(kdump: Any, library: Library, lo
     assert len(library.how) == 1
 
 
-NONE = (
+UNREPAIRED = (
     f"no strategy repairs {OLD.code} of {OLD.path}, which a broker serves as it is; kdump verify --explain {OLD.code}"
     " says what it means"
 )
@@ -363,10 +363,7 @@ def test_damage_that_is_not_covered_leads_to_salvage(kdump: Any, library: Librar
     for given, wanted in (
         (["--from", "newest"], "kdump recover --salvage --dry-run topic-0"),
         (["--rebuild", "all"], "kdump recover --salvage --dry-run --rebuild all topic-0"),
-        (
-            ["--salvage", "--dry-run"],
-            NONE,
-        ),
+        (["--salvage", "--dry-run"], UNREPAIRED),
     ):
         assert summary(kdump.inside("recover", "--format", "json", *given, place))["next"] == wanted
     library.plans = [nothing()]
@@ -541,7 +538,7 @@ def test_undo(kdump: Any, cut: Path, built: dict[str, bytes]) -> None:
         "run-1",
         "over",
     )
-    assert list(totals) == ["type", "schema", "command", "exit_status", "seconds"]
+    assert list(totals) == ["type", "schema", "command", "starts", "next", "exit_status", "seconds"]
     assert cut.stat().st_size > 20
     assert not (cut.parent / ".kdump-undo").exists()
     again = kdump.inside("recover", "--undo", "topic-0")
@@ -550,7 +547,11 @@ def test_undo(kdump: Any, cut: Path, built: dict[str, bytes]) -> None:
 
 
 def test_undo_in_words(kdump: Any, cut: Path) -> None:
-    (line,) = kdump.inside("recover", "--undo", "--run", "run-1", f"topic-0/{cut.name}").lines
+    """What a start would do with the files as they were comes first, and what to do now last."""
+    ran = kdump.inside("recover", "--undo", "--run", "run-1", f"topic-0/{cut.name}")
+    *verdict, line, step = ran.lines
+    assert [said.partition(":")[0] for said in verdict] == ["broker", "lost", "do"]
+    assert step == f"next: {verdict[2].removeprefix('do: ')}"
     assert re.fullmatch(r"topic-0: undone: run run-1 \(truncate, \d{4}-.*Z\)", line)
 
 
@@ -578,7 +579,7 @@ def test_one_path_that_fails_does_not_stop_the_others(kdump: Any, cut: Path) -> 
     ran = kdump.inside("recover", "--undo", "nowhere", "topic-0")
     assert ran.status == 3
     assert ran.problems.count("\n") == 1
-    assert ran.text.startswith("topic-0: undone: run run-1")
+    assert "\ntopic-0: undone: run run-1" in ran.text
 
 
 def test_resume(kdump: Any, cut: Path) -> None:

@@ -122,3 +122,16 @@ def test_verify_names_the_command_that_fills_a_copy(changing: Any, tmp_path: Pat
     assert ran.lines[-1] == "next: kdump convert --to log -o DIR -- one/retained-0 two/retained-0"
     assert changing.inside("verify", "one", "two").lines[-1] == ran.lines[-1]
     assert changing.inside("verify", "one").lines[-1] == "next: kdump recover one/retained-0"
+
+
+def test_an_undo_says_that_the_damage_is_back(changing: Any, logs: Path) -> None:
+    """As a preview does of the partition."""
+    damage(logs)
+    preview = changing.inside("recover", "d/retained-0").lines
+    assert changing.inside("recover", "--salvage", "d").status == 4
+    ran = changing.inside("recover", "--undo", "d")
+    assert (ran.status, ran.lines[:3], ran.lines[-1]) == (0, preview[:3], preview[-1])
+    assert any("d/retained-0: undone: run " in line for line in ran.lines)
+    changing.inside("recover", "--truncate", "d")
+    shown = changing.inside("recover", "--undo", "--format", "terminal", "d").lines
+    assert shown[0].split()[:2] == ["broker", "starts:"]

@@ -413,6 +413,14 @@ class TerminalRenderer(Renderer):
         if summary.next is not None:
             self._print_next(summary.next)
 
+    def undo_summary(self, start: RecoverySummary, exit_status: int, seconds: float) -> None:
+        from kdump.render import recovery
+
+        self._verdict(recovery.verdict_lines(start))
+        self._flush_table()
+        if start.next is not None:
+            self._print_next(start.next)
+
     def recovery_summary(self, summary: RecoverySummary, exit_status: int, seconds: float) -> None:
         from kdump.render import recovery
 
