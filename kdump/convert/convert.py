@@ -238,6 +238,8 @@ def _converted_log(
 
 def _notes(result: "LogConversion") -> Iterator[str]:
     """What the reader of the log has to know."""
+    if result.unread:
+        yield f"the records of {result.unread} batches were not read; kdump verify --deep reads them"
     if result.converted:
         yield f"{result.converted} batches were written in the format of magic 2"
     if result.recompressed:

@@ -633,3 +633,18 @@ def test_a_broken_wrapper_hides_no_batch_after_it(tmp_path: Path) -> None:
     result = converted(directory, tmp_path / "out", damaged=found.append)
     assert [row.offset for row in rows_of(Path(result.path))] == [2, 4, 5]
     assert len(found) == 1
+
+
+@pytest.mark.parametrize(("options", "unread"), [((), 3), (("--codec", "gzip"), 3), (("--offset", "1:8"), 1)], ids=str)
+def test_a_note_says_whose_records_were_not_read(options: tuple[str, ...], unread: int, tmp_path: Path) -> None:
+    """The batch in the middle has a right checksum, and a record that cannot be read."""
+    (tmp_path / "t-0").mkdir()
+    items = [build.record(b"k", b"v")] * 3
+    broken = build.batch([], base_offset=3, payload=b"\x7f" * 9, count=3, last_offset_delta=2)
+    data = build.batch(items) + broken + build.batch(items, base_offset=6)
+    (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(data)
+    ran = run_inside(tmp_path, "convert", "--to", "log", "-o", "new", *options, "t-0")
+    assert f"t-0: note: the records of {unread} batches were not read; kdump verify --deep reads them" in ran.lines
+    assert shown(run_inside(tmp_path, "verify", "--deep", "--level", "error", "--format", "json", "new")) == [
+        "record/structure"
+    ]

@@ -65,6 +65,7 @@ class LogConversion(NamedTuple):
     last_offset: int | None
     log_start_offset: int
     log_end_offset: int
+    unread: int
     converted: int
     recompressed: int
     cut: int
@@ -175,6 +176,7 @@ class Conversion:
             last_offset=segments.last_offset,
             log_start_offset=segments.start,
             log_end_offset=end,
+            unread=counts.unread,
             converted=counts.converted,
             recompressed=counts.recompressed,
             cut=counts.cut,

@@ -50,6 +50,8 @@ class BatchCounts:
     def __init__(self) -> None:
         self.records = 0
         """Records that were written, control records included."""
+        self.unread = 0
+        """Batches that were written with their records as they are, without reading them."""
         self.converted = 0
         """Messages of magic 0 and 1 that were converted; a wrapper is one."""
         self.recompressed = 0
