@@ -419,7 +419,7 @@ cdef class Columns:
             if not self.fits(&most):
                 self.refuse(&most)
                 return
-            self.add_messages(row, &p, s.count, s.shift, first_offset_of(p, &s), readable)
+            self.add_messages(row, &p, s.count, not s.status, s.shift, first_offset_of(p, &s), readable)
             self.status = s.status
         if self.status:
             self.stopped = D_BROKEN
@@ -551,9 +551,12 @@ cdef class Columns:
         self._valid[C_HEADERS][n >> 3] |= 1 << (n & 7)
         self._with_headers += 1
 
-    cdef void add_messages(self, const int64_t *row, const uint8_t **at, int64_t count, int64_t shift,
+    cdef void add_messages(self, const int64_t *row, const uint8_t **at, int64_t count, bint is_last, int64_t shift,
                            int64_t first_offset, const uint8_t *readable) noexcept nogil:
-        """Add `count` messages of magic 0 and 1 that a scan has counted, and move `at` to the end of them."""
+        """Add `count` messages of magic 0 and 1 that a scan has counted, and move `at` to the end of them.
+
+        `is_last`: no message of the batch comes after them. The last one has the offset of a wrapper.
+        """
         cdef Message m
         cdef const uint8_t *p = at[0]
         cdef int64_t i, total, offset, timestamp, n = self.rows
@@ -573,6 +576,7 @@ cdef class Columns:
                     (<int32_t *> self._cells[C_SIZE])[n] = <int32_t> total
                 n += 1
             p += total
+        self.misplaced += is_last and count > 0 and self._before != row[LAST_OFFSET]
         at[0] = p
         self.fill_batch(row, n, first_offset)
         self.rows = n
@@ -802,7 +806,8 @@ cdef class BatchParts:
             return False
         self._left -= count
         if self._legacy:
-            columns.add_messages(self._row, &p, count, self._shift, self._first_offset, end)
+            columns.add_messages(self._row, &p, count, self._left == 0 and not self._status, self._shift,
+                                 self._first_offset, end)
             columns.status = 0 if self._left else self._status
         else:
             columns.status = columns.add_records(self._row, &p, end, count, self._left == 0, end)

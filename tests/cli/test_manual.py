@@ -145,7 +145,7 @@ def test_sections(name: str) -> None:
         "kdump-convert.1": [
             *("COLUMNS", "COPIES OF A PARTITION", "DAMAGE", "ISOLATION", "JSON", "MANIFEST", "OUTPUT", "SEVERAL RUNS"),
         ],
-        "kdump-recover.1": ["JSON", "REPLICATED PARTITIONS", "RUNBOOK", "UNDO"],
+        "kdump-recover.1": ["DIFFERENCES FROM A BROKER", "JSON", "REPLICATED PARTITIONS", "RUNBOOK", "UNDO"],
     }
     assert sorted(found) == sorted(SECTIONS + more[name])
 

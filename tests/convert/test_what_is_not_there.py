@@ -219,6 +219,45 @@ def test_records_at_offsets_that_cannot_be_right_are_reported(
     assert [each.data["readable"] for each in again] == ([] if gone is None else [False])
 
 
+# The offsets in a wrapper message of magic 0 with the offset 12 after the offsets 0 to 9, those that no row has and
+# for a new log those that it keeps, and that it lacks.
+IN_WRAPPER = [
+    ((9, 10, 11), (12, 12), (10, 11), (12, 12)),
+    ((4, 5, 6), (7, 12), (), (10, 12)),
+    ((10, 11, 5), (6, 12), (10, 11), (12, 12)),
+    ((10, 11), (12, 12), (10, 11), (12, 12)),
+    ((3, 4, 12), None, (12,), (10, 11)),
+    ((17, 10, 12), (11, 11), (10, 12), (11, 11)),
+]
+
+
+@pytest.mark.parametrize(("inner", "gone", "kept", "lacked"), IN_WRAPPER)
+def test_messages_at_offsets_that_cannot_be_right_are_reported(
+    inner: tuple[int, ...], gone: tuple[int, int] | None, kept: tuple[int, ...], lacked: tuple[int, int], tmp_path: Path
+) -> None:
+    directory = tmp_path / "logs" / "t-0"
+    directory.mkdir(parents=True)
+    items = [build.record(b"k", b"v") for _ in inner]
+    before, after = (
+        build.wrapper([build.record(b"k", b"v")] * count, magic=0, base_offset=at) for count, at in ((10, 0), (3, 13))
+    )
+    middle = build.wrapper(items, magic=0, offset=12, inner_offsets=inner)
+    log_of(directory, 0).write_bytes(before + middle + after)
+    seen: list[kdump.log.DamagedRange] = []
+    table = kdump.arrow(directory, columns=["offset"], on_damage=seen.append).read_all()
+    assert table["offset"].to_pylist() == [*range(10), *inner, 13, 14, 15]
+    assert [(each.code, each.severity, each[-2:]) for each in seen] == [
+        ("record/delta", Severity.ERROR, each) for each in (gone,) if each
+    ]
+    found = list(convert_logs(kdump.discover(directory), tmp_path / "new", ConvertOptions(target=Target.LOG)))
+    assert offsets(tmp_path / "new") == [*range(10), *kept, 13, 14, 15]
+    (said,) = (each for value in found if isinstance(value, ConvertFindings) for each in value.findings)
+    code = "offset/backwards" if len(kept) < len(inner) else "record/delta"
+    assert (said.code, said.severity) == (code, Severity.ERROR)
+    (partition,) = (each for each in found if isinstance(each, PartitionConversion))
+    assert [each[:3] for each in partition.missing] == [(*lacked, False)]
+
+
 @pytest.mark.skipif(not has_source(), reason="no Spark")
 @pytest.mark.parametrize(("deltas", "gone"), MISPLACED)
 def test_the_data_source_reports_such_offsets(

@@ -23,6 +23,7 @@ from kdump.convert.log_output.log_batches import (
     offset_at,
 )
 from kdump.convert.log_output.time_choice import TimeChoice
+from kdump.convert.log_output.wrapper_messages import messages_in_place
 from kdump.convert.records.holes import HoleTracker, first_known_offset
 from kdump.format import codec as codecs
 from kdump.format.batch import (
@@ -196,6 +197,7 @@ class LogWriter:
                     chunk.walk.bytes_at(rows[begin * _WIDTH + _POSITION], run.size), run.last_offset, run.batches
                 )
                 self._wrote(run.first_offset, run.last_offset, run.records)
+                self.counts.unread += run.batches
             if run.stopped != RUN_FULL:
                 return index
             self._flush()
@@ -213,9 +215,7 @@ class LogWriter:
     def _ends(self, last: int) -> None:
         """Note the last offset of a batch that lies inside the range."""
         self._is_inside, self._past = True, 0
-        end = min(last, self._highest) + 1
-        if self.end_offset is None or end > self.end_offset:
-            self.end_offset = end
+        self.end_offset = max(self.end_offset or 0, min(last, self._highest) + 1)
 
     def _other(self, chunk: BatchChunk, index: int) -> int:
         """Write, or leave out, the batch of a row that is not copied; the index of the next row that is left."""
@@ -315,11 +315,12 @@ class LogWriter:
         opened = self._open(batch, chunk)
         if opened.problem is not None:
             self._report_batch(batch, opened.problem, opened.last_offset)
-        lowest, highest, inside = max(self._lowest, self._next), self._highest, opened
-        if opened.problem is not None:  # what comes after the bad message would show its offsets wrong
-            highest = min(highest, batch.last_offset)
-        if opened.first_offset < lowest or batch.last_offset > self._highest or opened.problem is not None:
-            inside = opened.select(lowest, highest + 1, None)
+        bounds = self._lowest, self._highest, self._next
+        inside, damaged, hole = messages_in_place(self._path, batch, opened, *bounds)
+        if damaged is not None:
+            self._report(damaged)
+        if hole is not None:
+            self.holes.unread(*hole, exact=False)
         if self._time is not None and inside.records:
             inside = self._time.inside(inside)
             self._ends(batch.last_offset)
@@ -403,6 +404,7 @@ class LogWriter:
         if lowest > batch.base_offset or last < batch.last_offset or not is_whole:
             self._cut(batch, chunk, fields)
             return
+        counts.unread += 1
         if not self._recompresses(batch):
             if batch.count or not how.plain:
                 self._seal(fields, Encoder(2, 0), chunk.body(batch)[HEADER_SIZE:])
@@ -493,6 +495,6 @@ class LogWriter:
         self.holes.unread(first, NO_VALUE if batch.is_kafka07 else batch.last_offset)
 
     def _report(self, damaged: DamagedRange) -> None:
-        self.counts.damaged_ranges += 1
+        self.counts.damaged_ranges += damaged.length > 0  # else its records are written
         self.counts.damaged_bytes += damaged.length
         self._on_damage(damaged)

@@ -49,8 +49,11 @@ _MOST_PENDING: Final = 1000
 
 
 def _are_right(batch: Batch, offsets: Sequence[int]) -> bool:
-    """Whether the offsets of the records of a batch rise, and lie in it."""
-    lies_there = offsets[0] >= (0 if batch.is_wrapper else batch.base_offset) and offsets[-1] <= batch.last_offset
+    """Whether the offsets of the records of a batch rise, and lie in it; the last is that of a wrapper message."""
+    if batch.is_wrapper:
+        lies_there = offsets[0] >= 0 and offsets[-1] == batch.last_offset
+    else:
+        lies_there = offsets[0] >= batch.base_offset and offsets[-1] <= batch.last_offset
     return lies_there and all(one < two for one, two in pairwise(offsets))
 
 
