@@ -120,7 +120,7 @@ def test_the_status(kdump: Any, name: str, tmp_path: Path, tmp_path_factory: pyt
     out = tmp_path_factory.mktemp("place")
     directory = written(tmp_path, end)
     for form in ("json", "text"):
-        ran = kdump("convert", str(directory), "-o", str(out / form), "--format", form)
+        ran = kdump.inside("convert", str(directory), "-o", str(out / form), "--format", form)
         is_error = any(severity == "error" for _, severity in end.findings) or name == "zeros from inside a batch on"
         assert ran.status == int(is_error)
         assert all(code in ran.text for code, _ in end.findings)
@@ -132,7 +132,7 @@ def test_strict_refuses_a_log_that_ends_below_its_high_watermark(
 ) -> None:
     directory, place = written(tmp_path, ENDS["a cut"]), tmp_path_factory.mktemp("place")
     for to in ("parquet", "ndjson", "log"):
-        ran = kdump("convert", str(directory), "-o", str(place / to), "--to", to, "--strict")
+        ran = kdump.inside("convert", str(directory), "-o", str(place / to), "--to", to, "--strict")
         assert ran.status == 1
         assert "high watermark is 40, but the log ends at 30" in ran.problems
         assert not [path for path in place.rglob("*") if path.suffix in (".parquet", ".log") or path.name == "ndjson"]

@@ -198,14 +198,14 @@ def test_the_command_says_it(kdump: Any, to: str, tmp_path: Path, tmp_path_facto
     source = written(tmp_path / "t-0", LIES["an earlier base offset"].data)
     place = tmp_path_factory.mktemp("place")
     for number, form in enumerate(("json", "text")):
-        ran = kdump("convert", str(source), "-o", str(place / f"{number}.{to}"), "--to", to, "--format", form)
+        ran = kdump.inside("convert", str(source), "-o", str(place / f"{number}.{to}"), "--to", to, "--format", form)
         assert ran.status == 1
         if form == "json":
             (partition,) = (line for line in map(json.loads, ran.lines) if line["type"] == "partition")
             assert partition["missing"] == [{"first_offset": 18, "last_offset": 20, "exact": True}]
         else:
             assert "missing: offsets 18..20 (3 records)" in ran.text
-    strict = kdump("convert", str(source), "-o", str(place / f"strict.{to}"), "--to", to, "--strict")
+    strict = kdump.inside("convert", str(source), "-o", str(place / f"strict.{to}"), "--to", to, "--strict")
     assert strict.status == 1
     written_files = [path for path in place.rglob("*") if path.is_file() and "strict" in str(path)]
     assert {path.name for path in written_files} <= {"_manifest.jsonl"}

@@ -2,8 +2,8 @@
 be brought to its end and taken back.
 
 A library that is loaded before the C library counts the calls (shim.c), a process for each trial has the trouble
-(worker.py). With KDUMP_CRASH=all in the environment every case meets every error, and far more of the kills during a
-resume or an undo are tried upon every kill before.
+(worker.py). A run takes a share of the cases that KDUMP_SEED chooses. With KDUMP_CRASH=all in the environment every
+case meets every error, and far more of the kills during a resume or an undo are tried upon every kill before.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from support.laws import of_the_day
 from support.recovery_plans import CASES, REAL
 
 KILLED = {**CASES, **REAL}
@@ -45,7 +46,7 @@ def run(shim: Path, *trials: tuple[str, ...], before: tuple[str, ...] = (), work
     return said
 
 
-@pytest.mark.parametrize("case", KILLED)
+@pytest.mark.parametrize("case", of_the_day(KILLED, 3, ALL))
 def test_killed_at_every_call(shim: Path, case: str, capsys: pytest.CaptureFixture[str]) -> None:
     operations = ["apply", "undo"] if KILLED[case].keep else ["apply"]
     said = run(shim, *((case, "kill", operation) for operation in operations))
@@ -61,7 +62,7 @@ def test_killed_in_the_middle_of_every_write(shim: Path, case: str, operation: s
         run(shim, (case, "torn", operation))
 
 
-@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("error", of_the_day(ERRORS, 2, ALL))
 @pytest.mark.parametrize("case", TROUBLED)
 def test_every_call_fails(shim: Path, case: str, error: str) -> None:
     operations = ["apply", "undo"] if CASES[case].keep else ["apply"]
@@ -103,7 +104,7 @@ CHANGING = re.compile(
 )
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", of_the_day(CASES, 3, ALL))
 def test_no_call_passes_by_unseen(shim: Path, case: str, tmp_path: Path) -> None:
     """The kernel sees no more of them than the library."""
     strace = shutil.which("strace")

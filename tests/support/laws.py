@@ -1,6 +1,6 @@
 """How many examples the laws try: "quick", the default, a fifth of those that they name, the same ones in every run;
 KDUMP_EXAMPLES=more, half of them, and every case of long lists; KDUMP_EXAMPLES=long, twenty times as many, others in
-every run.
+every run. Of what takes minutes a run takes a share, which KDUMP_SEED chooses; KDUMP_LAWS=all, all of it.
 
 `pytest -m 'hypothesis or laws'` are the tests that try more then: those of Hypothesis, and those with the mark `laws`.
 """
@@ -39,6 +39,15 @@ def examples(count: int) -> int:
 
 
 QUICK: Final = _PROFILE == "quick"
+ALL: Final = os.environ.get("KDUMP_LAWS") == "all"
+SEED: Final = int(os.environ.get("KDUMP_SEED", "0"))
+"""Chooses the share of this run: .ci/run names one that changes with the day, and prints it."""
+
+
+def of_the_day(cases: Iterable[Case], every: int, whole: bool = ALL) -> list[Case]:
+    """Every so many-th of the cases, from where KDUMP_SEED says: so many days in a row try all. Or the whole."""
+    found = list(cases)
+    return found if whole else found[SEED % min(every, len(found)) :: every]
 
 
 def sampled(cases: Iterable[Case], every: int) -> list[Case]:
