@@ -10,12 +10,15 @@ import pkgutil
 import typing
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 import kdump
+import user_program
+from support import build
 from support.public_names import public_names
 
 # What one function of kdump hands to another: the classes of these stay inside.
@@ -143,3 +146,20 @@ def test_types_are_found_in_every_place() -> None:
         ("Refusal.reason", kdump.broker.RefusalReason),
         ("Policy", kdump.log.SegmentDescription),
     } <= found
+
+
+def test_a_program_of_a_user(tmp_path: Path) -> None:
+    log = tmp_path / "t-0" / f"{0:020}.log"
+    log.parent.mkdir()
+    data = [build.batch([build.record(b"k", b"v", timestamp=1000)], base_offset=offset) for offset in range(3)]
+    log.write_bytes(data[0] + data[1][:-1] + b"?" + data[2])
+    assert list(user_program.errors(log)) == ["batch/crc"]
+    assert list(user_program.damage(log)) == ["batch/crc"]
+    assert list(user_program.given_up(log.parent)) == [1]
+    assert [run.run for run in user_program.undone(log.parent)] == ["first"]
+    assert user_program.batches(log) == 3  # without deep no checksum is compared
+    assert user_program.converted(log, tmp_path / "out.csv") == 2
+    assert list(user_program.names_that_are_not_there()) == [
+        "kdump.EpochRun is kdump.broker.EpochRun",
+        "module 'kdump.stat' has no attribute 'nothing'",
+    ]
