@@ -136,12 +136,18 @@ def verify_verdict(summary: VerifySummary) -> list[tuple[str, str]]:
     """What is said before the details: whether a broker starts, what is lost, what to do; nothing of healthy logs."""
     if not summary.has_verdict:
         return []
+    from kdump.verify.findings import Severity  # loaded already where there is such a summary
+
     verdict = summary.verdict
     words = []
     if gone := verdict.truncated.number:
         words.append(f"what a start truncates of {counted(gone, 'partition')}, which kdump recover counts")
     if count := verdict.damaged.number + verdict.undecided.number:
         words.append(f"batches are damaged or missing in {counted(count, 'partition')}")
+    if below := summary.counts.get(("checkpoint/beyond", Severity.ERROR), 0):
+        words.append(
+            f"{counted(below, 'log ends', 'logs end')} below {'its' if below == 1 else 'their'} high watermark"
+        )
     lost = "; ".join(words) or "no batch is known to be damaged or missing"
     return [("broker", start_sentence(verdict)), ("lost", lost), *((("do", summary.next),) if summary.next else ())]
 

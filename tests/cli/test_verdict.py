@@ -104,6 +104,15 @@ def test_after_a_repair(changing: Any, logs: Path) -> None:
     assert ran.lines[2] == f"do: {ran.lines[-1].removeprefix('next: ')}"
 
 
+def test_a_high_watermark_above_the_end_is_a_loss(changing: Any, logs: Path) -> None:
+    """No byte in the log shows that its end is gone."""
+    marks = logs / "replication-offset-checkpoint"
+    marks.write_bytes(marks.read_bytes().replace(b"retained 0 64", b"retained 0 640"))
+    assert changing.inside("verify", "d").lines[1] == "lost: 1 log ends below its high watermark"
+    damage(logs)
+    assert changing.inside("verify", "d").lines[1].endswith("; 1 log ends below its high watermark")
+
+
 def test_details_above_the_bound_are_not_kept(changing: Any, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     damage(logs)
     before = changing.inside("verify", "d").lines
