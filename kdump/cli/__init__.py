@@ -89,7 +89,7 @@ def group() -> None:
     \b
     Exit status: 0 no damage, 1 damage, 2 usage, 3 something could not be done,
     4 valid records were given up, or offsets below the high watermark are
-    missing now, 70 a bug in kdump, 130 interrupted, 141 the reader of the
+    now missing, 70 a bug in kdump, 130 interrupted, 141 the reader of the
     output closed it.
     """
 
@@ -193,7 +193,7 @@ def _files(arguments: list[str] | None) -> str:
     """What state the files are in after a bug, as a clause."""
     command = (sys.argv[1:] if arguments is None else arguments)[:1]
     if command == ["recover"]:
-        return "kdump recover --undo takes back what it had begun to change, if anything"
+        return "kdump recover --undo reverts what it had begun to change, if anything"
     if command == ["convert"]:
         return "the output may not have everything; it changed no other file"
     return "it changed no files"

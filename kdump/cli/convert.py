@@ -274,8 +274,8 @@ class PartitionParam(click.ParamType[TopicPartition]):
 def command(**chosen: Any) -> int:
     """Convert records to Parquet, Arrow, NDJSON or CSV, or old logs to a new log, without a broker.
 
-    PATH is a log directory, a topic-partition directory, any directory above, a segment, a glob, or - for standard
-    input. Nothing in a PATH is changed. What is damaged is left out and reported.
+    PATH is a log directory, a topic-partition directory, any directory above these, a segment, a glob, or - for
+    standard input. Nothing in a PATH is changed. What is damaged is left out and reported.
 
     \b
     Examples:

@@ -164,9 +164,9 @@ _FIRST = (*STRATEGIES, "output", "plan_file", "undo", "resume", "walk", "no_keep
 def command(**chosen: Any) -> int:
     """Print what recovery would do to partitions, and what would be lost; with a strategy, do it, with an undo.
 
-    PATH is a topic-partition directory, a log directory, any directory above, a segment, or a glob. Without --truncate,
-    --salvage or --reindex nothing is changed: the plan of --truncate is printed, which is what an unclean start of
-    Kafka 4.3 would do. Stop the broker before anything is written. What is removed goes to .kdump-undo in the
+    PATH is a topic-partition directory, a log directory, any directory above these, a segment, or a glob. Without
+    --truncate, --salvage or --reindex nothing is changed: the plan of --truncate is printed, which is what an unclean
+    start of Kafka 4.3 would do. Stop the broker before anything is written. What is removed goes to .kdump-undo in the
     partition.
 
     \b
@@ -181,7 +181,7 @@ def command(**chosen: Any) -> int:
     Exit status: 0 nothing to do, or done; 1 there is something to do, or
     errors remain, or a broker refuses what remains; 2 usage; 3 something could
     not be done; 4 done, and valid records were given up, or offsets below the
-    high watermark are missing now.
+    high watermark are now missing.
     """
     wanted, saved = _request(chosen)
     _refuse_object_stores(chosen)

@@ -225,8 +225,8 @@ def _columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 def command(**chosen: Any) -> int:
     """Measure partitions: what takes the space, records, producers, codecs, formats, write rate; with --deep the keys.
 
-    PATH is a topic-partition directory, a log directory, any directory above, a segment, a glob, or - for standard
-    input. It reads the headers of batches only, unless --deep is given, and writes to no file.
+    PATH is a topic-partition directory, a log directory, any directory above these, a segment, a glob, or - for
+    standard input. It reads the headers of batches only, unless --deep is given, and writes to no file.
 
     \b
     Examples:

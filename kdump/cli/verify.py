@@ -137,10 +137,10 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
 def command(**chosen: Any) -> int:
     """Verify partitions: batches, producers, transactions, indexes, snapshots, checkpoints; with --deep every record.
 
-    PATH is a topic-partition directory, a log directory, any directory above, a segment, a KRaft snapshot, a glob,
-    or - for standard input. Damage does not stop the run: it verifies everything that can be read after the damage.
-    It never writes to the files. Where PATH is a topic-partition directory or a log directory, files that do not
-    belong there are findings, and each finding says what a broker's next start does about it. Below a directory
+    PATH is a topic-partition directory, a log directory, any directory above these, a segment, a KRaft snapshot, a
+    glob, or - for standard input. Damage does not stop the run: it verifies everything that can be read after the
+    damage. It never writes to the files. If PATH is a topic-partition directory or a log directory, files that do not
+    belong there are findings, and each finding says what a broker's next start does about it. If PATH is a directory
     above them, it reports neither.
 
     \b

@@ -75,7 +75,7 @@ def convert_logs(
             partitions.append(each)
     if not partitions and not failed:
         names = f"; {topics_text(topics)}" if options.choice.topics else ""
-        raise KdumpError(f"no topic-partition among the paths is to be converted: {_CHOOSING}{names}")
+        raise KdumpError(f"no topic-partition among the paths is left to convert: {_CHOOSING}{names}")
     if not partitions:
         return
     _refuse_mixed(partitions, options)
@@ -165,7 +165,7 @@ def _refuse_mixed(partitions: Iterable[PreparedPartition], options: ConvertOptio
         ids += [of for of in (each.merged.topic_id or "unknown",) if each.merged.other_topic_ids and of not in ids]
     for of, ids in found.items():
         if of is not None and len(ids) > 1:
-            column = "" if options.target is Target.LOG else ", or have the id as the column replica (--columns)"
+            column = "" if options.target is Target.LOG else ", or put the id into the column replica (--columns)"
             raise KdumpError(
                 f"{of.topic}-{of.partition}: topics with the ids {' and '.join(ids)} have this name; choose one with"
                 f" --topic-id, or name its directories{column}"
@@ -252,6 +252,6 @@ def _notes(result: "LogConversion") -> Iterator[str]:
             f" ({result.without_producer} batches lost theirs)"
         )
     if result.renumbered:
-        yield "the source has no offsets: they count from 0"
+        yield "the source has no offsets: they start at 0"
     if result.topic_id is None:
         yield "no topic id is known: partition.metadata was not written"

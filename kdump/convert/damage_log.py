@@ -10,7 +10,7 @@ from kdump.log.batch_location import MISPLACED, DamagedRange
 from kdump.storage.partition import natural
 from kdump.verify.findings import KEPT, Finding, Severity
 
-NOTHING: Final = "nothing of this partition was converted"
+NOTHING: Final = "nothing in this partition was converted"
 
 
 class DamagedRanges:

@@ -32,7 +32,7 @@ def parse_codec(text: str) -> tuple[str, int | None]:
     """The codec and the level of `zstd` or `zstd:9`. Raises ValueError."""
     name, colon, level = text.partition(":")
     if name not in codecs.CODECS:
-        raise ValueError(f"there is no codec {name!r}, only {', '.join(codecs.CODECS)}")
+        raise ValueError(f"there is no codec {name!r}; the codecs are {', '.join(codecs.CODECS)}")
     if not colon:
         return name, None
     try:
@@ -46,7 +46,7 @@ def parse_codec(text: str) -> tuple[str, int | None]:
 def check_log_options(options: LogOutputOptions) -> None:
     """Raise ValueError for options that do not fit."""
     if options.codec is not None and options.codec not in codecs.CODECS:
-        raise ValueError(f"there is no codec {options.codec!r}, only {', '.join(codecs.CODECS)}")
+        raise ValueError(f"there is no codec {options.codec!r}; the codecs are {', '.join(codecs.CODECS)}")
     if options.level is not None:
         if options.codec is None:
             raise ValueError("a level needs a codec")

@@ -65,7 +65,7 @@ def check_single_file(path: str, *, overwrite: bool = False, inputs: Iterable[st
 
 
 def _exists(path: str) -> KdumpError:
-    return KdumpError(f"{path}: exists already; --overwrite replaces it")
+    return KdumpError(f"{path}: already exists; --overwrite replaces it")
 
 
 def check_outside(path: str, inputs: Iterable[str]) -> None:
@@ -75,7 +75,7 @@ def check_outside(path: str, inputs: Iterable[str]) -> None:
     while True:
         status = _status(place)
         if status is not None and (each := found.get((status.st_dev, status.st_ino))) is not None:
-            what = "is an input itself" if place == os.path.realpath(path) else f"lies inside of the input {each}"
+            what = "is an input itself" if place == os.path.realpath(path) else f"lies inside the input {each}"
             raise KdumpError(f"{path}: the output {what}")
         if place == os.path.dirname(place):
             return
@@ -216,7 +216,7 @@ class _TemporaryFile:
             if sync:
                 self._directory.sync()
         except OSError as error:
-            why = "it may be lost by a crash" if self._is_committed else _NOT_WRITTEN
+            why = "a crash may lose it" if self._is_committed else _NOT_WRITTEN
             raise OutputRefused(f"{self._path}: {reason(error)}; {why}") from None
 
     def _rename(self) -> None:

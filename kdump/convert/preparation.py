@@ -127,8 +127,8 @@ def refuse_nameless(partitions: Iterable[SlicedPartition], columns: Sequence[str
         "replica" in columns and all(each.replica is not None for each in nameless)
     ):
         raise SourceError(
-            f"{nameless[1].path}: a log without a topic and a partition, as {nameless[0].path} is already: their rows"
-            " would mix; convert each on its own, or have the paths in the column replica (--replica all)"
+            f"{nameless[1].path}: a log without a topic and a partition, and so is {nameless[0].path}: their rows "
+            "would be mixed; convert each on its own, or put the paths into the column replica (--replica all)"
         )
 
 
@@ -141,7 +141,7 @@ def _bounded(copy: Partition, policy: ReadPolicy) -> Partition:
 
 def _refuse_07(path: str, kinds: Iterable[Kind]) -> None:
     if Kind.KAFKA07 in kinds:
-        raise NotALog(f"{path}: records of Kafka 0.7 have no offsets; kdump convert --to log gives them some")
+        raise NotALog(f"{path}: records of Kafka 0.7 have no offsets; kdump convert --to log assigns them")
 
 
 def _prepared(merged: MergedPartition, options: PrepareOptions) -> PreparedPartition:

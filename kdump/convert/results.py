@@ -197,17 +197,17 @@ def merge_notes(of: "PreparedPartition") -> Iterator[str]:
     merged = of.merged
     start = merged.log_start_offset
     if start and not merged.deleted and of.partition.offset[0] == start:
-        yield f"the log start offset is {start}: records below it were deleted, and are left out"
+        yield f"the log start offset is {start}: records below it were deleted and are left out"
     if len(merged.replicas) == 1:
         return
     yield f"merged from {len(merged.replicas)} copies; the reference is {merged.replicas[0]}"
     if merged.errors:
         yield (
-            f"{_files(len(merged.errors))} of a copy could not be read, and may have had other records, or a later"
-            " history: with all copies readable, convert the partition anew"
+            f"{_files(len(merged.errors))} of a copy could not be read, and may have had other records, or a later "
+            "history: with all copies readable, convert the partition again"
         )
     if merged.by_name:
-        yield "copies without a topic id belong together by their name alone"
+        yield "copies without a topic id are matched by name only"
     for each in merged.superseded:
         yield (
             f"offsets {each.first_offset}..{each.last_offset} come from {each.replica}, which was cleaned less far:"

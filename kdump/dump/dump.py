@@ -79,7 +79,7 @@ def chosen_files(files: Iterable[LogFile | SourceError], options: DumpOptions) -
             topics.add(of.topic)
     if not found and (options.topics or options.partitions):
         names = f"; {naming.topics_text(topics)}" if topics else ""
-        yield SourceError(f"none of the paths holds a log that --topic and --partition choose{names}")
+        yield SourceError(f"none of the paths has a log that --topic and --partition select{names}")
 
 
 def _dump_files(files: Iterable[LogFile | SourceError], options: DumpOptions, limit: RecordLimit) -> Iterator[Event]:

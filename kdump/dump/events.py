@@ -210,8 +210,8 @@ class NothingAtOffset(NamedTuple):
         """What the log has, after its path."""
         start, end = self.log_start_offset, self.log_end_offset
         if start == end:
-            return f"{self.path}: the log is empty, its first offset will be {end}"
-        return f"{self.path}: nothing has offset {end} yet, the log has the offsets {start} to {end - 1}"
+            return f"{self.path}: the log is empty; its first offset will be {end}"
+        return f"{self.path}: nothing has offset {end} yet; the log has offsets {start} to {end - 1}"
 
 
 class LogChange(NamedTuple):
@@ -237,7 +237,7 @@ class LogChange(NamedTuple):
         offset = self._number("offset")
         match self.kind:
             case "truncated":
-                return f"truncated at offset {offset}: what was shown from there on is not in the log any more"
+                return f"truncated at offset {offset}: what was shown from there on is no longer in the log"
             case "deleted":
                 last = self._number("log_start_offset") - 1
                 return f"the offsets {offset} to {last} were deleted before they were shown"
@@ -303,7 +303,7 @@ class IsolationNote(NamedTuple):
         """The note in a sentence, after the path."""
         words = [f"{self.path}: {self.isolation} {self._end()}", self._left_out()]
         if not self.whole_log:
-            words.append("other segments may have earlier transactions and later markers, which are not known")
+            words.append("other segments may have earlier transactions and later markers, which were not read")
         return "; ".join(words)
 
     def _end(self) -> str:
@@ -317,7 +317,7 @@ class IsolationNote(NamedTuple):
 
     def _left_out(self) -> str:
         if self.aborted_records is None or self.unstable_records is None:
-            return "how many records are left out is not known, as not all was read"
+            return "how many records are left out is not known, because not everything was read"
         most = "" if self.exact else "at most "
         counts = (
             (self.aborted_records, "of aborted transactions"),
@@ -325,7 +325,7 @@ class IsolationNote(NamedTuple):
         )
         words = [f"{most}{count} record{'s' * (count != 1)} {what}" for count, what in counts if count]
         if not words:
-            return "no record is left out for it"
+            return "no records are left out because of it"
         return f"left out: {', '.join(words)}{' (other filters aside)' if self.filtered else ''}"
 
 

@@ -136,7 +136,7 @@ def _unusable(unusable: UnusableSnapshot) -> Iterator[Event]:
         yield from _findings(unusable.damage)
         yield CompanionDamage(path, Severity.ERROR, "the snapshot is damaged and is not used")
     else:
-        yield CompanionDamage(path, Severity.ERROR, "the snapshot has no footer: it is not whole and is not used")
+        yield CompanionDamage(path, Severity.ERROR, "the snapshot has no footer: it is incomplete and is not used")
 
 
 def _findings(damage: MetadataDamage) -> Iterator[Finding | DamageNote | CompanionDamage]:

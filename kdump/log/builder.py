@@ -98,7 +98,7 @@ class Builder:
         delete_horizon_ms: int | None = None,
     ) -> None:
         if magic not in (0, 1, 2):
-            raise ValueError(f"no records have magic {magic!r}, only 0, 1 and 2")
+            raise ValueError(f"records have magic 0, 1 or 2, not {magic!r}")
         self._magic = magic
         self._codec = _codec_number(codec, level)
         self._level = level
@@ -251,7 +251,7 @@ class Builder07:
 
     def __init__(self, magic: int = 1, *, codec: int | str = "none", level: int | None = None) -> None:
         if magic not in (0, 1):
-            raise ValueError(f"no entries have magic {magic!r}, only 0 and 1")
+            raise ValueError(f"entries have magic 0 or 1, not {magic!r}")
         self._codec = _codec_number(codec, level)
         if self._codec >= len(kafka07.EXISTING_CODECS):
             raise ValueError(f"Kafka 0.7 has no {codecs.CODECS[self._codec]}")
@@ -380,7 +380,7 @@ def marker(
 def _codec_number(codec: int | str, level: int | None) -> int:
     number: Any = codecs.CODECS.index(codec) if codec in codecs.CODECS else codec
     if not isinstance(number, int) or not 0 <= number < len(codecs.CODECS):
-        raise ValueError(f"there is no codec {codec!r}, only {', '.join(codecs.CODECS)}")
+        raise ValueError(f"there is no codec {codec!r}; the codecs are {', '.join(codecs.CODECS)}")
     if level is not None:
         codecs.check_level(number, level)
     return number
@@ -396,7 +396,7 @@ def _check_control(key: bytes | None, value: bytes | None) -> None:
     """Raise ValueError for a control record that a broker cannot read."""
     kind = controls.decode_key(key).type
     if kind not in controls.TYPES:
-        raise ValueError(f"no control record has type {kind}")
+        raise ValueError(f"there is no control record of type {kind}")
     if kind in _MARKERS:
         controls.decode_marker(value)
 

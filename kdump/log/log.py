@@ -276,7 +276,7 @@ class Log:
         for _ in range(_LISTINGS):
             with suppress(FileNotFoundError):  # a broker deletes segments while they are listed
                 return self._listed()
-        raise SourceError(f"{self.path}: its log files come and go")
+        raise SourceError(f"{self.path}: its log files keep changing")
 
     def _listed(self) -> SegmentReaders:
         files, start = log_files_at(self.path)

@@ -54,7 +54,7 @@ class LogOptions(NamedTuple):
 def check(options: LogOptions) -> None:
     """Raise ValueError or TypeError for options that are not valid for a log that is written to."""
     if options.magic not in (0, 1, 2, KAFKA07):
-        raise ValueError(f"no log has magic {options.magic!r}, only 0, 1, 2 and {KAFKA07!r}")
+        raise ValueError(f"a log has magic 0, 1, 2 or {KAFKA07!r}, not {options.magic!r}")
     for name in _BOUNDS:
         number = getattr(options, name)
         if number is not None or name not in _MAY_BE_NONE:

@@ -61,7 +61,7 @@ _REFUSED_FILES: Final = {
     "cleaned": "a part of a segment that a log cleaner was writing",
     "number": "a file whose name has no number",
     "negative": "a segment with a negative offset",
-    "short": "a segment whose name has no 20 digits",
+    "short": "a segment whose name does not have 20 digits",
 }
 _IGNORED_FILES: Final = ("deleted", "index", "tmp")
 
@@ -153,7 +153,7 @@ def _check_format(directory: DirectoryHandle, logs: Iterable[LogFile], kind: Kin
         raise KdumpError(f"{directory.path}: a log directory; only a topic-partition directory in it can be written to")
     for log in logs:
         if log.kind is not kind:
-            raise KdumpError(f"{log.path}: a segment of another format, and a log has only one")
+            raise KdumpError(f"{log.path}: a segment of another format; a log has only one")
 
 
 def _needs_recovery(directory: DirectoryHandle, why: str, strategy: str = "truncate") -> KdumpError:
@@ -166,7 +166,7 @@ def _removable_files(directory: DirectoryHandle, partition: Partition) -> list[s
     Raises KdumpError for files that it would swap in, and for those that stop it.
     """
     if state_of(directory.path):
-        raise KdumpError(f"{directory.path}: a log that a broker moves or deletes, it cannot be appended to")
+        raise KdumpError(f"{directory.path}: a log that a broker moves or deletes; it cannot be appended to")
     for misplaced in partition.misplaced_files:
         if misplaced.what in _REFUSED_FILES:
             raise _needs_recovery(directory, f"{misplaced.path}: {_REFUSED_FILES[misplaced.what]}")

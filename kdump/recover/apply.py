@@ -106,7 +106,7 @@ def in_place(
     # A broker does not start on a log directory that has a directory of another name.
     folder = UndoFolder(run, flat=any(name in naming.ROOT_FILES for name in handle.names()))
     if run_state(handle, folder) is not None:
-        raise KdumpError(f"{plan.path}: there is a run {run} already; {NOTHING}")
+        raise KdumpError(f"{plan.path}: there already is a run {run}; {NOTHING}")
     try:
         empty(handle, folder)  # what an attempt left that was killed before its journal
         for name in folder.directories:
@@ -158,10 +158,10 @@ def run_steps(executor: RunExecutor, *, whole: bool = False) -> None:
             executor.backward()
             executor.enter(OVER)
         except (Exception, KeyboardInterrupt) as second:  # noqa: BLE001
-            first = sentence(handle.path, error, "it could not be taken back")
+            first = sentence(handle.path, error, "it could not be undone")
             raise KdumpError(f"{first} ({_why(second)}); {resume_hint(handle.path, executor.journal.run)}") from None
         _clear(handle, executor.folder)
-        raise sentence(handle.path, error, "what was done was taken back") from None
+        raise sentence(handle.path, error, "what was done was undone") from None
     if not executor.journal.keep and whole:
         with suppress(OSError):  # the end of the whole run removes it
             empty(handle, executor.folder)

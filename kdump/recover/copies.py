@@ -22,7 +22,7 @@ def output(plan: Plan, directory: str, *, on_bytes: OnBytes | None = None, make:
 
     path = os.path.join(directory, os.path.basename(os.path.abspath(plan.path)))
     if os.path.lexists(path):
-        raise KdumpError(f"{path}: exists already")
+        raise KdumpError(f"{path}: already exists")
     with DirectoryHandle(plan.path) as handle:
         check_fits(plan._replace(bytes_needed=0), handle)
         part = None

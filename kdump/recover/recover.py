@@ -126,9 +126,9 @@ def apply_all(
     The result is verified. Raises KdumpError before anything is written.
     """
     if how.output is not None and os.path.lexists(how.output):
-        raise KdumpError(f"{how.output}: exists already")
+        raise KdumpError(f"{how.output}: already exists")
     if how.output is not None and is_among_partitions(os.path.dirname(os.path.abspath(how.output))):
-        raise KdumpError(f"{how.output}: in a log directory, where it would keep the broker from starting")
+        raise KdumpError(f"{how.output}: it is in a log directory, where it would keep the broker from starting")
     partitions: list[Plan] = []
     planned_roots: dict[str, Plan] = {}
     for plan in planned:
@@ -298,8 +298,8 @@ def _apply_and_verify(plan: Plan, how: ApplyOptions, refusals: Mapping[str, Reco
             return RecoveryResult(plan)
         elif plan.alone:
             raise KdumpError(
-                f"{plan.path}: the directory has segments after the given one, so that truncating it would leave a"
-                " hole: recover the directory, or make a copy with --output"
+                f"{plan.path}: the directory has segments after the given one, so truncating it would leave a hole: "
+                "recover the directory, or make a copy with --output"
             )
         else:
             applied = run_group.apply_or_resume(plan, how.run, keep=how.keep)
@@ -317,9 +317,9 @@ def _apply_and_verify(plan: Plan, how: ApplyOptions, refusals: Mapping[str, Reco
 
 def _question(plan: Plan, newest: NewestWalk) -> str:
     return (
-        f"{plan.path}: it stands in no log directory, so that no recovery point says where to begin: a walk of all"
-        f" segments leaves a log that ends at offset {plan.log_end_offset}, a walk of the active segment alone one that"
-        f" ends at {newest.log_end_offset}: choose with --from all or --from newest"
+        f"{plan.path}: it is not in a log directory, so no recovery point says where to begin: a walk of all "
+        f"segments leaves a log that ends at offset {plan.log_end_offset}, a walk of the active segment alone one "
+        f"that ends at {newest.log_end_offset}: choose with --from all or --from newest"
     )
 
 

@@ -72,7 +72,7 @@ def begin_groups(groups: Iterable[RunGroup], common: RunPlan, roots: Mapping[str
                 remove_finished_runs(handle)
                 _remove_finished_plans(handle, group)
                 if plan_state(handle, folder) is not None:
-                    raise KdumpError(f"{group.directory}: there is a run {common.run} already")
+                    raise KdumpError(f"{group.directory}: there already is a run {common.run}")
                 root = roots.get(os.path.abspath(group.directory)) if group.flat else None
                 if root is not None:
                     own = common._replace(repairs_points=repairs_checkpoint(root), not_covered=root.not_covered)

@@ -69,7 +69,7 @@ class SavedPlan(NamedTuple):
             if before != now and _with_absolute_paths(before) != _with_absolute_paths(now):
                 path = _path((before or now or {}).get("path"), self.name)
                 for error in errors if now is None or before is None or before["path"] != now["path"] else ():
-                    raise KdumpError(f"{error}; nothing of {self.name} was applied")
+                    raise KdumpError(f"{error}; nothing in {self.name} was applied")
                 raise KdumpError(
                     f"{path}: what would be done now is not what {self.name} says ({_difference(before, now)}):"
                     " make the plan again"

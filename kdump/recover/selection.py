@@ -184,5 +184,5 @@ def _whole(
                 yield PlanItem(item._replace(log_directory=place), walk)
             else:
                 yield SourceError(
-                    f"{directory}: not a topic-partition directory: its files have no names that a broker gives"
+                    f"{directory}: not a topic-partition directory: its files do not have names that a broker gives"
                 )

@@ -127,7 +127,7 @@ class FileWriter:
                 if name in names and name not in found:
                     found[name] = None if data is None else self._write_data(name, data, to(name))
         if left := set(names) - found.keys():
-            raise KdumpError(f"{self.handle.path_of(min(left))}: nothing makes this file")
+            raise KdumpError(f"{self.handle.path_of(min(left))}: nothing writes this file")
         if self._make is None:
             check_snapshots(self.target, {name: to(name) for name, crc in found.items() if crc is not None})
         return found

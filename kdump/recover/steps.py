@@ -164,7 +164,8 @@ class RunExecutor:
                     raise self._changed(step.name)
                 if status.st_nlink > 1:
                     raise FileChanged(
-                        f"{self.handle.path_of(step.name)}: it has a second name now, whose bytes would be removed too"
+                        f"{self.handle.path_of(step.name)}: it now has a second name (hard link), whose bytes would "
+                        "be removed too"
                     )
                 os.ftruncate(descriptor, step.position)
             os.utime(descriptor, ns=(status.st_atime_ns, whole.mtime_ns))
@@ -182,7 +183,9 @@ class RunExecutor:
             if not self._is_part(step, descriptor, kept_name):
                 raise self._changed(step.name)
             if status.st_nlink > 1 and step.do == "append":
-                raise FileChanged(f"{self.handle.path_of(step.name)}: it has a second name now, which would grow too")
+                raise FileChanged(
+                    f"{self.handle.path_of(step.name)}: it now has a second name (hard link), which would grow too"
+                )
             if status.st_nlink > 1:
                 self._rebuild_linked(step, whole, descriptor, kept)
                 return
@@ -268,7 +271,7 @@ class RunExecutor:
 
     def _changed(self, name: str) -> FileChanged:
         path = self.handle.path_of(name)
-        return FileChanged(f"{path}: not as run {self.journal.run} knows it: another process wrote it")
+        return FileChanged(f"{path}: not as run {self.journal.run} left it: another process has written to it")
 
     # ---- whether the run can go on
 
@@ -405,8 +408,8 @@ def _refuse_foreign_files(handle: DirectoryHandle, folder: UndoFolder, journal: 
             kept = folder.file_name(kind, name)
             if (status := handle.stat(kept)) is not None and status.st_uid not in users:
                 raise KdumpError(
-                    f"{handle.path_of(kept)}: it belongs to the user {status.st_uid}, to whom no file of the log"
-                    f" belongs; if run {journal.run} kept it, give it the owner of the directory, {handle.owner}"
+                    f"{handle.path_of(kept)}: it belongs to the user {status.st_uid}, who owns no file of the log; "
+                    f"if run {journal.run} kept it, give it the owner of the directory, {handle.owner}"
                 )
 
 
@@ -415,6 +418,6 @@ def refuse_other_owner(handle: DirectoryHandle, name: str) -> None:
     status = handle.stat(name)
     if status is not None and status.st_uid != handle.owner:
         raise KdumpError(
-            f"{handle.path_of(name)}: it belongs to the user {status.st_uid}, the directory to {handle.owner}: a run"
-            " gives its files the owner of the directory, so that this is none of its files"
+            f"{handle.path_of(name)}: it belongs to the user {status.st_uid}, the directory to {handle.owner}: a run "
+            "gives its files the owner of the directory, so this is not one of its files"
         )

@@ -171,9 +171,9 @@ class RecoveryTotals:
         if result.error is not None:
             return verdict.but_unknown(f"{plan.path} failed")
         if self._output is not None:
-            verdict = verdict.but_unknown("the copy lies in no log directory")
+            verdict = verdict.but_unknown("the copy is not in a log directory")
         elif not plan.is_root and (plan.alone or not self._is_placed(plan.path)):
-            verdict = verdict.but_unknown(f"{plan.path} lies in no log directory")
+            verdict = verdict.but_unknown(f"{plan.path} is not in a log directory")
         if plan.is_running:
             verdict = verdict.but_unknown("a broker is probably running")
         step = of_findings(result.left if result.applied else plan.not_covered)

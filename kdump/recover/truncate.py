@@ -51,9 +51,9 @@ def undecided_after(open_transactions: Mapping[int, int]) -> Iterator[str]:
     named = ", ".join(f"producer {producer} from offset {offset}" for producer, offset in first[:_NAMED])
     more = f" and {len(first) - _NAMED} more" if len(first) > _NAMED else ""
     yield (
-        f"transactions open at the end afterwards: {named}{more}; where a marker is among the bytes that go, consumers"
-        " that read committed records only stop before its transaction for good: the findings afterwards say what the"
-        " transaction log knows"
+        f"transactions open at the end afterwards: {named}{more}; if a marker is among the bytes that are removed, "
+        "consumers that read only committed records stop before its transaction for good: the findings afterwards "
+        "say what the transaction log knows"
     )
 
 

@@ -70,7 +70,7 @@ def undo(path: str, run: str | None = None, force: bool = False) -> list[RunResu
     """
     found = runs(path)
     if not found:
-        raise KdumpError(f"{path}: no run of kdump recover left anything here")
+        raise KdumpError(f"{path}: no run of kdump recover has left anything here")
     if run is None and (begun := _begun_undos(path, found)):
         done = [one for undo in begun for one in _go_on(undo, force)]
         return _raise_unfinished(path, {one.run for one in begun}, done)
@@ -98,8 +98,8 @@ def _refuse_to_bring_back(path: str, last: Run) -> None:
     if last.undoes is not None:
         command = shell_command(["kdump", "recover", "--undo", "--run", last.run, "--", path])
         raise KdumpError(
-            f"{path}: the last run, {last.run}, is an undo itself, of run {last.undoes}: to undo it brings the repair"
-            f" back; {command} does that, and so does --force"
+            f"{path}: the last run, {last.run}, is itself an undo, of run {last.undoes}: undoing it brings the "
+            f"repair back; {command} does that, and so does --force"
         )
 
 
@@ -107,7 +107,7 @@ def _raise_unfinished(path: str, names: Container[str], done: list[RunResult]) -
     """Raises UndoFailure where an undo of one of these names failed, with the command that goes on with it."""
     if any(one.error is not None for one in done) and any(one.run in names and not one.finished for one in runs(path)):
         command = shell_command(["kdump", "recover", "--undo", path])
-        raise UndoFailure(done, f"the undo is not finished: {command} goes on with it")
+        raise UndoFailure(done, f"the undo is not finished: {command} continues it")
     return raise_failures(done)
 
 
@@ -172,7 +172,7 @@ def _refused(checks: list[UndoCheck]) -> UndoFailure:
     if rest:
         words = ["kdump", "recover", "--undo", "--run", checks[0].run.run, "--", *rest[:_COMMAND_PATHS]]
         more = f" (and {len(rest) - _COMMAND_PATHS} more)" if len(rest) > _COMMAND_PATHS else ""
-        then = f"nothing was changed; to take back the rest: {shell_command(words)}{more}"
+        then = f"nothing was changed; to undo the rest: {shell_command(words)}{more}"
     if unfinished is not None:
         command = shell_command(["kdump", "recover", "--resume", unfinished.directory])
         then = f"{then or 'nothing was changed'}; to finish the run: {command}"
@@ -329,7 +329,7 @@ def _undo_one(check: UndoCheck, name: str | None) -> RunResult:
         undo_as_run(executor, check, name)
         if check.gone:
             gone = ", ".join(handle.path_of(one) for one, _ in check.gone)
-            raise KdumpError(f"{gone}: could not come back, the rest did")
+            raise KdumpError(f"{gone}: could not be restored; the rest was")
         return OVER
 
     return _try_run(run, act)
@@ -433,7 +433,7 @@ def resume_one(run: Run) -> RunResult:
     def act(handle: DirectoryHandle) -> str:
         loaded = load(handle, folder_of(run))
         if loaded is None:
-            raise KdumpError(f"{run.undo}: its journal is gone, so that it is not known where these files belong")
+            raise KdumpError(f"{run.undo}: its journal is gone, so it is not known where these files belong")
         return resume_steps(RunExecutor(handle, folder_of(run), loaded[1]), loaded[0])
 
     return _try_run(run, act)
@@ -447,7 +447,7 @@ def resume_steps(executor: RunExecutor, state: str, *, whole: bool = False) -> s
     odd, others = executor.differing(state)
     if odd or others:
         force = "--force" if executor.journal.undoes is None else f"--run {executor.journal.run} --force"
-        then = f"--undo {force} takes it back all the same, and keeps what is there now"
+        then = f"--undo {force} reverts it anyway, and keeps what is there now"
         raise refusal(executor, [*odd, *others], then)
     if state == UNDOING:
         return _back(executor)

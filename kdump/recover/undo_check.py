@@ -57,7 +57,7 @@ def check_undo(run: Run, force: bool, within: str | None = None) -> UndoCheck:
                 if run.plan == APPLIED and whole is not None and not whole.keep:
                     return UndoCheck(run, error=_kept_nothing(handle, run))
                 return UndoCheck(run)  # a run that changed nothing here yet
-            raise KdumpError(f"{run.undo}: its journal is gone, so that it is not known where these files belong")
+            raise KdumpError(f"{run.undo}: its journal is gone, so it is not known where these files belong")
         state, journal = loaded
         if state == APPLIED and not journal.keep:
             return UndoCheck(run, error=_kept_nothing(handle, run))
@@ -71,18 +71,18 @@ def check_undo(run: Run, force: bool, within: str | None = None) -> UndoCheck:
             where = handle.path_of(next(iter(gone.values())))
             return found._replace(
                 error=KdumpError(
-                    f"{where}: gone or changed, so that run {run.run} cannot be undone; --force undoes all the rest"
+                    f"{where}: gone or changed, so run {run.run} cannot be undone; --force undoes the rest"
                 )
             )
         blocking = [] if force or run.flat else [name for name in (*odd, *others) if _blocks(executor, name)]
-        then = "--force keeps what is there now and takes the run back all the same"
+        then = "--force keeps what is there now and undoes the run anyway"
         return found._replace(error=refusal(executor, blocking, then)) if blocking else found
 
 
 def _kept_nothing(handle: DirectoryHandle, run: Run) -> KdumpError:
     return KdumpError(
-        f"{handle.path}: run {run.run} is done here and kept nothing of what it removed (--no-keep), so that it cannot"
-        " be undone"
+        f"{handle.path}: run {run.run} is done here and kept nothing of what it removed (--no-keep), so it cannot be "
+        "undone"
     )
 
 
@@ -120,7 +120,8 @@ def refusal(executor: RunExecutor, names: Iterable[str], then: str) -> KdumpErro
     paths = [executor.handle.path_of(name) for name in names]
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     return KdumpError(
-        f"{', '.join(paths[:3])}{more}: not as run {executor.journal.run} left it, so a broker wrote since; {then}"
+        f"{', '.join(paths[:3])}{more}: not as run {executor.journal.run} left it, so a broker has written since; "
+        f"{then}"
     )
 
 

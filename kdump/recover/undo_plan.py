@@ -101,5 +101,5 @@ def _log(executor: RunExecutor, step: Step, files: Mapping[str, Stamp]) -> FileC
             more = Piece(executor.folder.file_name("cut", step.name), 0, step.length or 0)
     if source not in files or files[source].size < size:
         path = executor.handle.path_of(source)
-        raise KdumpError(f"{path}: bytes before position {size} are gone, so that the run cannot be undone")
+        raise KdumpError(f"{path}: bytes before position {size} are gone, so the run cannot be undone")
     return FileContent((Piece(source, 0, size), *(() if more is None else (more,))))

@@ -24,7 +24,7 @@ def partition_words(value: "PartitionConversion") -> str:
     if value.files:
         words += f", in {counted(len(value.files), 'file')}"
     if value.total_rows != value.rows:
-        words += f"; {value.total_rows} with those of the runs before"
+        words += f"; {value.total_rows} including earlier runs"
     left_out = [*missing_words(value.missing), *left_out_words(value.left_out)]
     if left_out:
         words += f"; {'; '.join(left_out)}"
@@ -63,7 +63,7 @@ def left_out_words(counts: "LeftOutCounts") -> Iterator[str]:
             (counts.aborted, f"{counted(counts.aborted, 'record')} of aborted transactions"),
             (
                 counts.undecided,
-                f"{counted(counts.undecided, 'record')} of transactions that are open or not decided",
+                f"{counted(counts.undecided, 'record')} of transactions that are open or undecided",
             ),
             (
                 counts.damaged_ranges,
@@ -81,13 +81,13 @@ def left_out_words(counts: "LeftOutCounts") -> Iterator[str]:
     if left_out:
         yield f"left out: {', '.join(left_out)}"
     if counts.unfit_timestamps:
-        yield f"{counted(counts.unfit_timestamps, 'timestamp')} null, as they do not fit the column"
+        yield f"{counted(counts.unfit_timestamps, 'timestamp')} null because they do not fit the column"
     if counts.malformed:
         yield f"{counted(counts.malformed, 'key or value', 'keys and values')} with U+FFFD for malformed UTF-8"
     if counts.not_json:
-        yield f"{counted(counts.not_json, 'key or value', 'keys and values')} null, as they are not JSON text"
+        yield f"{counted(counts.not_json, 'key or value', 'keys and values')} null because they are not JSON text"
     if counts.undecoded:
-        yield f"{counted(counts.undecoded, 'value')} null in value_json, as they cannot be decoded"
+        yield f"{counted(counts.undecoded, 'value')} null in value_json because they cannot be decoded"
 
 
 def convert_summary(summary: "ConvertSummary") -> str:
@@ -97,7 +97,7 @@ def convert_summary(summary: "ConvertSummary") -> str:
     interrupted = "interrupted: " if summary.interrupted else ""
     rows = f"{counted(summary.rows, 'row')} of {counted(summary.partitions, 'partition')}"
     if summary.dry_run:
-        free = "" if summary.free_bytes is None else f"; {size_text(summary.free_bytes)} are free there"
+        free = "" if summary.free_bytes is None else f"; {size_text(summary.free_bytes)} free there"
         size = f", {size_text(summary.bytes)}," if summary.bytes else ""
         words = f"{rows}{size} would be written ({summary.target}, {summary.isolation}){free}"
     else:

@@ -24,8 +24,8 @@ NOTHING_GIVEN_UP = "no valid batch is given up"
 NOTHING_DAMAGED = "no damaged offsets known"
 NOTHING_COMMITTED = "nothing lost below the high watermark"
 CLEAN_SHUTDOWN = (
-    "the log directory has its clean-shutdown file: the next start reads nothing, and would serve the damage; the rest"
-    " is said of an unclean start (--drop-marker removes the file)"
+    "the log directory has its clean-shutdown file: the next start reads nothing, and would serve the damage; the "
+    "rest is about an unclean start (--drop-marker removes the file)"
 )
 RUNNING = (
     "another process, probably a broker, holds the lock of the log directory: its files may have changed while they"
@@ -94,7 +94,7 @@ def sentences(result: RecoveryResult) -> Iterator[tuple[str, str]]:
     for exception, name in dict.fromkeys(plan.refusals):
         yield "refused", f"{RELEASE} {start}: {exception} ({name})"
     for exception, name in dict.fromkeys(plan.later_refusals):
-        rebuilt = "" if result.applied else "; --reindex, too, rebuilds the file"
+        rebuilt = "" if result.applied else "; --reindex also rebuilds the file"
         yield "refused", f"{LATER_RELEASE} {start}: {exception} ({name}){rebuilt}"
     if not plan.is_empty:
         if more := max(0, sum(action.action == "drop" for action in plan.actions) - MOST_DROPS):
@@ -109,7 +109,7 @@ def sentences(result: RecoveryResult) -> Iterator[tuple[str, str]]:
         acts = {(action.action, action.because) for action in plan.actions}
         yield from (("before the start", sentence) for act, sentence in _CONSEQUENCES.items() if act in acts)
         if plan.alone and not result.applied:
-            yield "copy only", "the directory has later segments, so that this one can only become a copy: --output DIR"
+            yield "copy only", "the directory has later segments, so this one can only become a copy: --output DIR"
         if not plan.is_root:
             yield "afterwards", _afterwards(plan)
         if not result.applied and plan.bytes_needed:
@@ -124,7 +124,7 @@ _BECAUSE = {
     "checkpoint": "the recovery point of the log directory's checkpoint",
     "no-line": "the log directory's checkpoint of recovery points has no line for the partition",
     "no-checkpoint": "the log directory has no checkpoint of recovery points that can be read",
-    "own": "the partition stands in no log directory",
+    "own": "the partition is not in a log directory",
     "from": "as asked for",
 }
 
@@ -141,8 +141,8 @@ def _begin(plan: Plan) -> Iterator[tuple[str, str]]:
         yield (
             "newest",
             (
-                f"a walk of the active segment alone gives another plan: the log ends at offset"
-                f" {newest.log_end_offset}, and {gone}; choose with --from all or --from newest"
+                "a walk of only the active segment gives another plan: the log ends at offset "
+                f"{newest.log_end_offset}, and {gone}; choose with --from all or --from newest"
             ),
         )
 
@@ -264,12 +264,12 @@ def given_up_sentence(plan: Plan, *, applied: bool = False, kept: bool = True) -
         return NOTHING_GIVEN_UP
     words = [sums(gone), *_where(gone)]
     if plan.lost.committed is None:
-        words.append("whether it was committed is not known, since no high watermark is stored")
+        words.append("whether it was committed is not known, as no high watermark is stored")
     if plan.options.strategy == TRUNCATE and (kept or not applied) and plan.salvage is None:
         words.append(
             "--undo, then --salvage, may keep some of it"
             if applied
-            else f"--{SALVAGE} --dry-run shows what of it can be kept"
+            else f"--{SALVAGE} --dry-run shows how much of it can be kept"
         )
     return "; ".join(words)
 
@@ -279,14 +279,14 @@ def damaged_sentence(lost: Lost) -> str:
     damaged = lost.damaged
     size = f" in {counted(damaged.bytes, 'damaged byte')}" if damaged.bytes else ""
     if damaged.offsets is None:
-        return "not known, since the search for batches gave up"
+        return "not known: the search for batches stopped early"
     if not damaged.offsets:
         return f"{NOTHING_DAMAGED}{size}"
     words = f"{offset_words(damaged.offsets)}{size}"
     if damaged.exact:
         return words
     if lost.compacted:
-        return f"at most {words}; the log is compacted, so that the log cleaner may have removed some of them before"
+        return f"at most {words}; the log is compacted, so the log cleaner may already have removed some of them"
     return f"{words}; these are not proven, and more may be damaged or missing"
 
 
@@ -301,16 +301,16 @@ def committed_sentence(plan: Plan, *, applied: bool = False) -> str | None:
         return None
     are = "are" if applied or not lost.given_up.batches else "would be"
     words = (
-        f"COMMITTED {offset_words(lost.missing)}, {are} missing here (the high watermark is {mark}). Nothing on this"
-        " disk can bring damaged bytes back. Other replicas of the partition may still have these offsets: move this"
-        " directory aside, and the broker fetches all of the partition from the leader. Do not start it as a follower"
-        " with the hole: a follower fetches only from its log end offset on, so that the hole stays; if it becomes the"
-        " leader, "
+        f"COMMITTED {offset_words(lost.missing)}, {are} missing here (the high watermark is {mark}). Nothing on this "
+        "disk can bring damaged bytes back. Other replicas of the partition may still have these offsets: move this "
+        "directory aside, and the broker fetches all of the partition from the leader. Do not start it as a "
+        "follower with the hole: a follower fetches only from its log end offset on, so the hole stays; if it "
+        "becomes the leader, "
     )
     if lost.missing[-1][1] + 1 >= mark and (plan.log_end_offset or 0) <= lost.missing[-1][0]:
         return (
-            f"{words}the other replicas truncate these offsets, too. A consumer at one of them gets"
-            " OFFSET_OUT_OF_RANGE and goes where its auto.offset.reset says"
+            f"{words}the other replicas truncate these offsets too. A consumer at one of them gets "
+            "OFFSET_OUT_OF_RANGE and continues where its auto.offset.reset says"
         )
     return f"{words}consumers get no error: they read on after the hole"
 
@@ -330,7 +330,7 @@ def offset_words(ranges: Sequence[tuple[int, int | None]]) -> str:
 def sums(gone: GivenUp) -> str:
     """`3 batches, 3 records, 4719 bytes`."""
     if gone.batches is None:
-        return "an unknown number of batches, since the search for batches gave up"
+        return "an unknown number of batches: the search for batches stopped early"
     records = "an unknown number of records" if gone.records is None else counted(gone.records, "record")
     return f"{counted(gone.batches, 'batch', 'batches')}, {records}, {counted(gone.bytes or 0, 'byte')}"
 

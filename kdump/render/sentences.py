@@ -160,7 +160,7 @@ def start_sentence(verdict: StartVerdict) -> str:
         case None:
             words = [f"whether it starts is not known: {verdict.unknown}"]
         case _:
-            words = ["starts: nothing that was looked at keeps it from that"]
+            words = ["starts: nothing that was looked at prevents it"]
     for paths, what, then in (
         (verdict.truncated, "a start truncates the log of", ""),
         (verdict.renamed, "a start renames", " to NAME-stray and begins empty ones"),

@@ -81,7 +81,7 @@ class RddBackend:
         """See SparkBackend."""
         seen = read_driver_log(self._log) if self._log else DriverLog()
         if seen.ended >= _MOST_ENDED:
-            raise NoExecutor(f"no executor of Spark stays alive: {seen.ended} have ended, and none has taken work")
+            raise NoExecutor(f"no Spark executor stays alive: {seen.ended} have ended, and none has taken any work")
         settings = self._context.getConf()
         asked = ", ".join(f"{name}={settings.get(name)}" for name in _OF_EXECUTORS if settings.contains(name))
         ended = seen.executor and f"{seen.executor}{seen.executor_host and f' on the host {seen.executor_host}'}"

@@ -44,4 +44,4 @@ def check_build(driver: str) -> None:
 
 def other_build(host: str, worker: str, driver: str) -> str:
     """The sentence about a worker with another build."""
-    return f"the worker {host} has kdump {worker}, and the driver has kdump {driver}; both have to be the same build"
+    return f"the worker {host} has kdump {worker}, and the driver has kdump {driver}; both must be the same build"

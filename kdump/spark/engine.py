@@ -128,8 +128,8 @@ class SparkEngine:
                 if self._on_notice is None:
                     continue
                 self._on_notice(
-                    f"no worker of Spark has taken work for {_NOTICE_SECONDS} s; waiting"
-                    f" (has the cluster free cores and memory for an executor?{why})"
+                    f"no Spark worker has taken any work for {_NOTICE_SECONDS} s; waiting (has the cluster free "
+                    f"cores and memory for an executor?{why})"
                 )
 
     def _end(self, waves: Iterable["_Wave"]) -> None:

@@ -74,7 +74,7 @@ def sentence_of(error: BaseException) -> KdumpError:
             " set PYSPARK_PYTHON or --spark-conf spark.pyspark.python to one that is there"
         )
     if "Python worker exited unexpectedly" in text or "Python worker failed to connect" in text:
-        return SparkFailure(f"a Python process of {where} was killed, perhaps because memory ran out")
+        return SparkFailure(f"a Python process on {where} was killed, perhaps because memory ran out")
     if any(words in text for words in _ENDED):
         return NoExecutor(
             "Spark has ended the application: its executors cannot start or end at once, or it was stopped"

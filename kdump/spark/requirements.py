@@ -25,7 +25,7 @@ def check_pyspark() -> None:
     version = _pyspark_version()
     found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     if found < PYSPARK:
-        raise KdumpError(f"Spark needs PySpark {_text(PYSPARK)} or later, and this is {version}: {_INSTALL}")
+        raise KdumpError(f"Spark needs PySpark {_text(PYSPARK)} or later, and {version} is installed: {_INSTALL}")
 
 
 def _pyspark_version() -> str:

@@ -79,8 +79,8 @@ class LossPolicy:
     def undecided(self, records: int, offset: int | None, path: str) -> None:
         """Take records whose transaction is not decided because of damage after them."""
         self._take(
-            f"{path}: txn/open: what became of the transaction at offset {offset} of {self._name} is not known,"
-            f" {records} records are not read"
+            f"{path}: txn/open: what became of the transaction at offset {offset} of {self._name} is not known; "
+            f"{records} records are not read"
         )
 
     def _take(self, what: str) -> None:
@@ -101,5 +101,5 @@ def _offsets(offsets: OffsetRange) -> str:
 
 def on_this_host(error: SourceError) -> SourceError:
     """The error of a task with the name of the host: the path may be on another one."""
-    shared = "; the driver and every worker have to reach the same paths" if _MISSING in str(error) else ""
+    shared = "; the driver and every worker must be able to reach the same paths" if _MISSING in str(error) else ""
     return SourceError(f"{error} (on host {socket.gethostname()}){shared}")

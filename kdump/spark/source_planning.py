@@ -92,15 +92,13 @@ def known_logs(options: SourceOptions) -> Iterator[KnownLog]:
     nameless = [copies[0].path for copies in chosen if copies[0].topic_partition is None]
     if len(nameless) > 1:
         raise SourceOptionError(
-            f"{nameless[1]}: a log without a topic and a partition, as {nameless[0]} is already: their rows would mix;"
-            " read each on its own"
+            f"{nameless[1]}: a log without a topic and a partition, and so is {nameless[0]}: their rows would be "
+            "mixed; read each on its own"
         )
     for several in chosen:
         for copy in several:
             if any(segment.log.kind is Kind.KAFKA07 for segment in copy.segments):
-                raise NotALog(
-                    f"{copy.path}: records of Kafka 0.7 have no offsets; kdump convert --to log gives them some"
-                )
+                raise NotALog(f"{copy.path}: records of Kafka 0.7 have no offsets; kdump convert --to log assigns them")
         topics = by_topic_id(several)
         if len(topics) > 1:
             _refuse_topics(topics, options)

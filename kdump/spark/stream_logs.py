@@ -41,7 +41,7 @@ _DELETED: Final = (
     "Partition {name} offset was changed from {first} to {start}: the records between them were deleted before they"
     " were read"
 )
-_SEVERAL: Final = "{name} is in {first} and in {second}: a stream reads one replica, name its log directory only"
+_SEVERAL: Final = "{name} is in {first} and in {second}: a stream reads one replica; name only its log directory"
 
 
 class FollowedLog(NamedTuple):
@@ -191,8 +191,8 @@ class LossWatch:
         log = each.log
         if log.end < offset:
             lost.append(
-                f"Partition {_name(of)} offset was changed from {offset} to {log.end}: the log was cut back, and the"
-                " records that come in their place have the same offsets"
+                f"Partition {_name(of)} offset was changed from {offset} to {log.end}: the log was truncated, and "
+                "the records that replace them have the same offsets"
             )
             return log.end
         replaced = replaced_from(self._epochs.get(of, ()), each.epochs, offset)
@@ -216,7 +216,7 @@ def _range_of(
         return []
     log = logs[of].log
     if log.end < stop:
-        lost.append(f"Partition {_name(of)} offset was changed from {stop} to {log.end}: the log was cut back")
+        lost.append(f"Partition {_name(of)} offset was changed from {stop} to {log.end}: the log was truncated")
     if first is not None and first < log.start:
         lost.append(_DELETED.format(name=_name(of), first=first, start=log.start))
     offsets = OffsetRange(log.start if first is None else max(first, log.start), min(stop, log.end))

@@ -69,7 +69,7 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
     check_names(options, (*OWN_OPTIONS, *KAFKA_OPTIONS, END_AT))
     source = parse_common_options(options)
     if source.table is not Table.RECORDS:
-        raise SourceOptionError(f"table = {source.table} is read with spark.read: a stream gives records")
+        raise SourceOptionError(f"table = {source.table} is read with spark.read: a stream reads records")
     return StreamOptions(
         source._replace(start=limit_of(options, STARTING, LATEST_LIMIT)),
         _end_at(options.get(END_AT.lower())),

@@ -145,7 +145,7 @@ def parse_columns(schema: "StructType", options: WriteOptions) -> WriteColumns:
             hint = f"did you mean {near[0]!r}?" if near else "drop it, or put it into the value"
             raise KdumpError(f"a record has no {name!r}: {hint}")
     if len(set(names)) < len(names):
-        raise KdumpError(f"the columns {', '.join(names)} have one name twice")
+        raise KdumpError(f"the columns {', '.join(names)} have a name twice")
     if "topic" not in names and options.topic is None:
         raise KdumpError(
             "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."

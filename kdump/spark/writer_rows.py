@@ -87,7 +87,7 @@ def _timestamps(column: pa.Array) -> list[int]:
 
 def _offsets(column: pa.Array) -> list[int]:
     if column.null_count:
-        raise KdumpError("a null offset is in the data: give each record one, or drop the column")
+        raise KdumpError("the data has a null offset: give each record one, or drop the column")
     found: list[int] = column.to_pylist()
     return found
 
@@ -96,10 +96,10 @@ def _headers(column: pa.Array) -> list[Headers]:
     """The headers of each row; none where the row has null."""
     flat = column.flatten()  # without what nulls may cover
     if flat.null_count:
-        raise KdumpError("a null header is in the data")
+        raise KdumpError("the data has a null header")
     keys, values = flat.field("key").to_pylist(), flat.field("value").cast(pa.binary()).to_pylist()
     if flat.field("key").null_count:
-        raise KdumpError("a header without a key is in the data")
+        raise KdumpError("the data has a header without a key")
     pairs: list[tuple[str | bytes, bytes | None]] = list(zip(keys, values, strict=True))
     found: list[Headers] = []
     at = 0

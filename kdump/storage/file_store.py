@@ -128,7 +128,7 @@ def directory_above(path: str) -> str:
 def require_local(path: str) -> None:
     """Raises KdumpError for a path that is only read."""
     if not store_of(path).is_local:
-        raise KdumpError(f"{path}: an object store is only read: write to a local disk, and copy from there")
+        raise KdumpError(f"{path}: an object store is read-only here: write to a local disk, and copy from there")
 
 
 def check_password(path: str) -> None:
@@ -136,4 +136,6 @@ def check_password(path: str) -> None:
     match = _URL.match(path)
     if match and ":" in (user := match[2].rpartition("@")[0]):
         shown = path.replace(f"{user}@", "", 1)
-        raise KdumpError(f"{shown}: a URL with a password: give it in the configuration of fsspec, not in the path")
+        raise KdumpError(
+            f"{shown}: a URL with a password: put the password into the configuration of fsspec, not into the path"
+        )

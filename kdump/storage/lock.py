@@ -118,7 +118,7 @@ def _lock(descriptor: int, path: str) -> None:
 
 
 def _no_lock(path: str, error: OSError) -> SourceError:
-    return SourceError(f"{path}: {reason(error)}; without the lock a broker could start in the middle")
+    return SourceError(f"{path}: {reason(error)}; without the lock a broker could start meanwhile")
 
 
 def possible_log_directories(directory: str) -> list[str]:
@@ -146,7 +146,7 @@ def _look_at(path: str) -> str:
         if _holds_another(path):
             raise KdumpError(f"{path}: {IS_LOCKED}; stop it first")
     except OSError as error:
-        raise SourceError(f"{path}: {reason(error)}; whether a broker holds the lock cannot be seen") from None
+        raise SourceError(f"{path}: {reason(error)}; it is not known whether a broker holds the lock") from None
     return (
         f"{path}: no lock could be taken, because the file cannot be written. No process of this machine holds it;"
         " a broker on another machine is not seen"

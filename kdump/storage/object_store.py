@@ -227,7 +227,7 @@ class ObjectStore:
         """The file system of fsspec for a URL, and the path in it."""
         protocol, _, rest = path.partition("://")
         if protocol in _WITHOUT_LISTINGS:
-            raise OSError(errno.EINVAL, f"{protocol}:// has no listings of directories; name the object store itself")
+            raise OSError(errno.EINVAL, f"{protocol}:// cannot list directories; name the object store itself")
         if (process := os.getpid()) != self._process:
             self._of_parents.append(self._systems)
             self._systems, self._process = {}, process

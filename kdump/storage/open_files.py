@@ -67,7 +67,7 @@ class RecentFile(Closing):
         found = self._file.open()
         if self._inode not in (None, found.stamp[:2]):
             found.close()
-            raise SourceError(f"{self.name}: another file has come in its place while it was read")
+            raise SourceError(f"{self.name}: another file took its place while it was read")
         return found
 
     def readinto(self, position: int, buffer: memoryview) -> int:

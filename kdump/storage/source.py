@@ -204,7 +204,7 @@ def reader_of(source: Source) -> Callable[[int, int], bytes]:
 def read_whole(source: Source, limit: int) -> bytes:
     """All bytes of a source, or fewer if it shrinks meanwhile. Raises SourceError for more than `limit` bytes."""
     if source.size > limit:
-        raise SourceError(f"{source.name}: {source.size} bytes, files of its kind have at most {limit}")
+        raise SourceError(f"{source.name}: {source.size} bytes, files of this kind have at most {limit}")
     return reader_of(source)(0, source.size)
 
 
@@ -267,5 +267,5 @@ def _not_opened(path: str, error: OSError | ValueError) -> str:
     """Why a file cannot be opened, with the path that is to blame: another host may not have the directory at all."""
     above = os.path.dirname(path)
     if host_clause() and isinstance(error, FileNotFoundError) and above and not os.path.lexists(above):
-        return f"{above}: no such directory{host_clause()}; every worker has to reach the same paths"
+        return f"{above}: no such directory{host_clause()}; every worker must be able to reach the same paths"
     return f"{path}: {reason_of(error)}"

@@ -178,8 +178,8 @@ def undo_folders_in(directory: "DirectoryHandle") -> list[UndoFolder]:
 def resume_hint(path: str, run: str) -> str:
     """A clause that says how to finish a run."""
     return (
-        f"run {run} is not finished: kdump recover --resume {path} goes on with it, "
-        f"kdump recover --undo {path} brings back what was there before"
+        f"run {run} is not finished: kdump recover --resume {path} continues it, kdump recover --undo {path} "
+        "restores what was there before"
     )
 
 
@@ -191,8 +191,8 @@ def refuse_unfinished(directory: "DirectoryHandle", but: str | None = None) -> N
         state = run_state(directory, folder)
         if state == JOURNAL_LOST:
             raise KdumpError(
-                f"{directory.path_of(folder.of_run(''))}: files that a run of kdump recover took away, without its"
-                " journal; move them elsewhere"
+                f"{directory.path_of(folder.of_run(''))}: files that a run of kdump recover removed, without its "
+                "journal; move them elsewhere"
             )
         if state in UNFINISHED or plan_state(directory, folder) in UNFINISHED:
             raise KdumpError(f"{directory.path}: {resume_hint(directory.path, folder.run)}")

@@ -50,9 +50,9 @@ def repair_of(code: str) -> str:
     from kdump.verify.reaction import TRUNCATION_CODES  # which loads the model of the broker
 
     if code == "undo/unfinished":
-        return "kdump recover --resume PATH finishes the run, --undo takes it back"
+        return "kdump recover --resume PATH finishes the run, --undo reverts it"
     if code in _ELSEWHERE or code.startswith(_NOT_OF_A_LOG):
-        return "none: kdump recover changes nothing about it"
+        return "none: kdump recover does not change it"
     if code.startswith(REBUILT):
         return "kdump recover --reindex PATH"
     if code == "file/name":

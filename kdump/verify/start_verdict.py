@@ -63,7 +63,7 @@ class StartVerdict(NamedTuple):
         if is_partition and not report.whole:
             verdict = verdict.but_unknown(f"{path} was not read as a directory of a broker")
         elif is_partition and report.context.start_because == "own":
-            verdict = verdict.but_unknown(f"{path} lies in no log directory")
+            verdict = verdict.but_unknown(f"{path} is not in a log directory")
         brokers = {finding.broker for finding in report.findings}
         if "refuses" in brokers and verdict.refused is None:
             first = next(finding for finding in report.findings if finding.broker == "refuses")

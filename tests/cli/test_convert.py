@@ -120,7 +120,7 @@ def test_a_second_run_takes_what_is_new(kdump: Any, logs: Path, place: Path) -> 
     written(logs / "orders-0", {0: [records(0)]})
     ran = kdump.inside("convert", str(logs), "-o", str(out))
     assert ran.status == 3
-    assert "it was cut" in ran.problems
+    assert "it was truncated" in ran.problems
     assert kdump.inside("convert", str(logs), "-o", str(out), "--rewrite", "orders-0").status == 0
     assert len(rows(out)) == 6
 
@@ -154,7 +154,7 @@ def test_single_files(kdump: Any, logs: Path, place: Path) -> None:
     before = (place / "x.csv").read_bytes()
     ran = kdump.inside("convert", str(logs), "-o", str(place / "x.csv"), "--columns", "offset")
     assert (ran.status, (place / "x.csv").read_bytes()) == (3, before)
-    assert "exists already" in ran.problems
+    assert "already exists" in ran.problems
     ran = kdump.inside("convert", str(logs), "-o", str(place / "x.csv"), "--columns", "offset", "--overwrite")
     assert ran.status == 0
     assert (place / "x.csv").read_text().split() == ["offset", *map(str, range(9))]
@@ -170,7 +170,7 @@ def test_standard_output(kdump: Any, logs: Path) -> None:
         '{"offset":1,"value":{"n": 1}}',
         '{"offset":2,"value":null}',
     ]
-    assert "6 keys and values null, as they are not JSON text" in ran.problems
+    assert "6 keys and values null because they are not JSON text" in ran.problems
     ran = kdump.inside("convert", str(logs), "-o", "-", "--to", "csv", "--values", "json", "--strict")
     assert ran.status == 1
 
@@ -296,7 +296,7 @@ def test_strict(kdump: Any, damaged: Path, place: Path) -> None:
     out = place / "out"
     ran = kdump.inside("convert", str(damaged), "-o", str(out), "--strict")
     assert ran.status == 1
-    assert "nothing of this partition was converted" in ran.problems
+    assert "nothing in this partition was converted" in ran.problems
     assert not list(out.glob("orders-0-*"))
     ran = kdump.inside("convert", str(damaged), "-o", str(place / "x.csv"), "--strict")
     assert ran.status == 1
@@ -505,5 +505,5 @@ def test_a_program_is_told_what_does_not_fit(logs: Path, place: Path) -> None:
 def test_a_topic_that_is_not_there(kdump: Any) -> None:
     ran = kdump.inside("convert", "--topic", "nosuch", "-o", "out", str(FIXTURES / "transactions"))
     assert ran.status == 3
-    assert b"no topic-partition among the paths is to be converted" in ran.err
+    assert b"no topic-partition among the paths is left to convert" in ran.err
     assert ran.err.endswith(b"; the topics there are transactions\n")

@@ -100,9 +100,7 @@ def test_a_topic_that_no_path_holds(kdump: Any, order: list[str]) -> None:
     for options in (["--topic", "order"], ["--partition", "7"], ["--topic", "orders", "--partition", "2"]):
         run = kdump.inside("dump", "--records", "--format", "json", *options, *order, directory)
         assert run.status == 3, options
-        assert run.err.startswith(
-            b"kdump: none of the paths holds a log that --topic and --partition choose; the topics"
-        )
+        assert run.err.startswith(b"kdump: none of the paths has a log that --topic and --partition select; the topics")
         assert b" orders, " in run.err
         assert offsets(run) == []
     assert kdump.inside("dump", "--topic", "order", *order, f"{directory}/gone").err.endswith(

@@ -155,10 +155,10 @@ def test_text_csv_and_hex(kdump: Any, log: Path) -> None:
 def test_how_many_are_left_out(kdump: Any, log: Path) -> None:
     for options, said in (
         (["--offset", "3:9"], "left out: 2 records of aborted transactions, 1 record from offset 8 on"),
-        (["--offset", "5:7"], "no record is left out for it"),
+        (["--offset", "5:7"], "no records are left out because of it"),
         (["--key", "k"], "3 records from offset 8 on (other filters aside)"),
-        (["-n", "1"], "how many records are left out is not known, as not all was read"),
-        (["--max-bytes", "100"], "how many records are left out is not known, as not all was read"),
+        (["-n", "1"], "how many records are left out is not known, because not everything was read"),
+        (["--max-bytes", "100"], "how many records are left out is not known, because not everything was read"),
     ):
         run = kdump.inside("dump", "--isolation", "read-committed", *options, str(log))
         assert said in run.err.decode(), options
@@ -188,7 +188,7 @@ def test_a_segment_alone(kdump: Any, log: Path, tmp_path: Path) -> None:
         assert (note["outcome"], note["last_stable_offset"], note["producer_id"]) == ("open", 2, 2)
         assert (note["whole_log"], note["unstable_records"]) == (False, 4)
     run = kdump.inside("dump", "--isolation", "read-committed", "--count", str(alone))
-    assert "other segments may have earlier transactions and later markers, which are not known" in run.err.decode()
+    assert "other segments may have earlier transactions and later markers, which were not read" in run.err.decode()
 
 
 @pytest.mark.parametrize("lost", ["marker", "offsets"])
@@ -266,7 +266,7 @@ def test_what_is_refused(kdump: Any, log: Path, tmp_path: Path) -> None:
         (["--format", "fetch", "--at", "0"], "which shows whole batches"),
         (["--force"], "a consumer never gets a batch whose CRC is wrong"),
         (["--control"], "a consumer gets no control records"),
-        (["--metadata-image"], "exclude each other: no record is shown"),
+        (["--metadata-image"], "cannot be combined: no record is shown"),
     ):
         run = kdump.inside("dump", "--isolation", "read-committed", *options, str(log))
         assert (run.status, run.out) == (2, b""), options

@@ -39,7 +39,7 @@ def test_verify_says_it(changing: Any, killed: Path) -> None:
 def test_the_preview_and_the_result_say_it(changing: Any, killed: Path) -> None:
     said = "Kafka 4.4.0 does not start on it as it is: KafkaException (00000000000000000000.txnindex)"
     preview = changing.inside("recover", str(killed))
-    assert f"refused: {said}; --reindex, too, rebuilds the file\n" in preview.text
+    assert f"refused: {said}; --reindex also rebuilds the file\n" in preview.text
     planned = objects(changing.inside("recover", "--format", "json", str(killed)), "partition")
     [partition] = [line for line in planned if not line["empty"]]
     assert partition["refusals"] == []

@@ -106,7 +106,7 @@ def test_a_bug_while_a_plan_is_applied_takes_it_back(logs: Path, monkeypatch: py
     monkeypatch.setattr("kdump.recover.steps._STEPS", _with("cut", truncated))
     ran = run_inside(logs.parent, "recover", "--truncate", "logs")
     check(ran)
-    assert "what was done was taken back" in ran.problems
+    assert "what was done was undone" in ran.problems
     assert not (logs / "bad-0" / ".kdump-undo").exists()
     assert run_inside(logs.parent, "verify", "logs/first-0", "logs/last-0").status == 0
     monkeypatch.undo()

@@ -282,7 +282,7 @@ def test_a_bug_says_how_to_take_it_back(
     monkeypatch.setattr(command, "_results", broken)
     ran = kdump.inside("recover", "--truncate", place)
     assert ran.status == 70
-    assert "this is a bug in kdump; kdump recover --undo takes back what it had begun to change" in ran.problems
+    assert "this is a bug in kdump; kdump recover --undo reverts what it had begun to change" in ran.problems
     assert "as they were" not in ran.problems
 
 
@@ -543,7 +543,7 @@ def test_undo(kdump: Any, cut: Path, built: dict[str, bytes]) -> None:
     assert not (cut.parent / ".kdump-undo").exists()
     again = kdump.inside("recover", "--undo", "topic-0")
     assert (again.status, again.out) == (3, b"")
-    assert again.problems == "kdump: topic-0: no run of kdump recover left anything here\n"
+    assert again.problems == "kdump: topic-0: no run of kdump recover has left anything here\n"
 
 
 def test_undo_in_words(kdump: Any, cut: Path) -> None:

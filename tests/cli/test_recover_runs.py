@@ -153,7 +153,7 @@ def test_a_copy(changing: Any, tmp_path: Path) -> None:
     assert changing.inside("verify", "copy").status == 0
     again = changing.inside("recover", "--truncate", "--output", "copy", "d/t-0")
     assert again.status == 3
-    assert again.problems == "kdump: copy: exists already\n"
+    assert again.problems == "kdump: copy: already exists\n"
 
 
 def test_a_plan_that_was_saved(changing: Any, tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_an_undo_that_is_refused_names_the_command_for_the_rest(changing: Any, t
     ran = changing.inside("recover", "--undo", "d")
     assert ran.status == 3
     *_, last = ran.problems.splitlines()
-    assert last.startswith("kdump: nothing was changed; to take back the rest: kdump recover --undo --run ")
+    assert last.startswith("kdump: nothing was changed; to undo the rest: kdump recover --undo --run ")
     assert last.endswith(" -- d/t-1")
     assert tree(tmp_path / "d") == before
     assert changing.inside(*last.partition("rest: ")[2].split()[1:]).status == 0

@@ -196,7 +196,7 @@ def test_a_run_has_one_next_step(changing: Any, killed: Path) -> None:
 
 
 def test_a_second_undo_would_bring_the_repair_back(changing: Any, killed: Path) -> None:
-    """Where a broker wrote since, the undo is a run of its own, and the last one."""
+    """Where a broker has written since, the undo is a run of its own, and the last one."""
     zeroed(killed)
     log = killed / f"transfers-0/{OLDER}.log"
     damaged = log.read_bytes()

@@ -102,7 +102,7 @@ def test_a_disk_without_schemas_is_said_once(kdump: Any, disk: Path) -> None:
     paths = [str(disk / "orders-0"), str(disk / "orders-1")]
     ran = kdump.inside("dump", "--records", "--schemas", "auto", *paths)
     assert ran.status == 3
-    assert ran.problems.count("no _schemas-0 here, so no schemas: --schemas takes the path of a copy") == 1
+    assert ran.problems.count("no _schemas-0 here, so there are no schemas: --schemas takes the path of a copy") == 1
     assert len([line for line in ran.lines if " undecoded=" in line]) == 5
     assert kdump.inside("dump", "--records", "--schemas", str(disk / "elsewhere"), *paths).status == 0
     missing = kdump.inside("dump", "--schemas", str(disk / "none"), *paths)

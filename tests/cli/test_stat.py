@@ -227,7 +227,7 @@ def test_a_report_beside_rows_of_another_kind(kdump: Any, log_directory: Path) -
     assert all(line["upgrade"]["ready"] for line in rows_of(ran, "partition"))
     text = kdump.inside("stat", "--by", "topic", "--upgrade", "--format", "terminal", str(log_directory)).out.decode()
     assert "accounts-0" not in text
-    assert "no messages of old formats" in text
+    assert "no messages in old formats" in text
 
 
 def test_buckets(kdump: Any, log_directory: Path) -> None:
@@ -255,7 +255,7 @@ def test_reports(kdump: Any, log_directory: Path) -> None:
     assert orders["upgrade"]["ready"] is True
     assert rows_of(ran, "total")[0]["free"]["wanted_bytes"] == 1024
     text = kdump.inside("stat", *options, "--format", "terminal", str(log_directory)).out.decode()
-    for words in ("retention deletes", "the log cleaner compacts", "no messages of old formats", "to free"):
+    for words in ("retention deletes", "the log cleaner compacts", "no messages in old formats", "to free"):
         assert words in text
 
 

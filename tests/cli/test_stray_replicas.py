@@ -158,7 +158,7 @@ def test_a_stray_directory_has_a_way_back(changing: Any, leader: Path) -> None:
     (stray / "partition.metadata").unlink()
     found = finding(changing.inside("verify", "--format", "json", "d"), "metadata/stray")
     assert (found["severity"], found["broker"]) == ("warning", "ignores")
-    assert "the way back: stop the broker, move retained-0 away where it is there" in found["message"]
+    assert "to bring it back: stop the broker, move retained-0 away where it is there" in found["message"]
     stray.rename(leader / "retained-0")
     assert changing.inside("recover", "--truncate", "d").status == 0
     assert "metadata/" not in changing.inside("verify", "d").text

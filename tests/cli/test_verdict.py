@@ -45,7 +45,7 @@ def test_the_first_lines_are_the_verdict(changing: Any, logs: Path, command: str
     ran = changing.inside(command, "d")
     assert [line.partition(":")[0] for line in ran.lines[:3]] == LABELS
     assert ran.lines[0] == (
-        "broker: starts: nothing that was looked at keeps it from that; a start truncates the log of 1 partition"
+        "broker: starts: nothing that was looked at prevents it; a start truncates the log of 1 partition"
         " (d/retained-0)"
     )
     step = ran.lines[-1].removeprefix("next: ")
@@ -93,14 +93,14 @@ def test_on_its_own_it_is_not_known(changing: Any, logs: Path) -> None:
     logs.joinpath("retained-0").rename(logs.parent / "retained-0")
     for command in ("verify", "recover"):
         said = changing.inside(command, "retained-0").lines[0]
-        assert said.startswith("broker: whether it starts is not known: retained-0 lies in no log directory")
+        assert said.startswith("broker: whether it starts is not known: retained-0 is not in a log directory")
         assert starts(changing, command, "retained-0") is None
 
 
 def test_after_a_repair(changing: Any, logs: Path) -> None:
     damage(logs)
     ran = changing.inside("recover", "--truncate", "d")
-    assert ran.lines[0] == "broker: starts: nothing that was looked at keeps it from that"
+    assert ran.lines[0] == "broker: starts: nothing that was looked at prevents it"
     assert ran.lines[2] == f"do: {ran.lines[-1].removeprefix('next: ')}"
 
 

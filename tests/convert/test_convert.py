@@ -79,7 +79,7 @@ def test_an_output_that_exists_is_refused_before_anything_is_read(tmp_path: Path
     run = convert_logs(
         kdump.discover(FIXTURES / "nulls"), tmp_path / "out.csv", ConvertOptions(target=Target.CSV), on_path=read.append
     )
-    with pytest.raises(kdump.KdumpError, match="exists already"):
+    with pytest.raises(kdump.KdumpError, match="already exists"):
         list(run)
     assert read == []
     list(convert_logs(kdump.discover(FIXTURES / "nulls"), tmp_path / "out", on_path=read.append))

@@ -64,7 +64,7 @@ def test_a_source_that_was_repaired(log: Path, capsys: pytest.CaptureFixture[str
         assert (again.status, again.codes, again.kept) == (1, ["output/incomplete"], ["batch/crc"])
         (found,) = again.findings
         assert (found["topic"], found["partition"], found["offset"], found["data"]["last"]) == ("t", 0, 10, 19)
-        assert "the log has records there now; --rewrite t-0 converts the partition anew" in found["message"]
+        assert "the log has records there now; --rewrite t-0 converts the partition again" in found["message"]
         assert 10 not in again.offsets
     write_log(log, records(40, 50), more=True)
     assert Ran(log, capsys).codes == ["output/incomplete"]
@@ -109,5 +109,5 @@ def test_the_sentence() -> None:
     assert found.severity is Severity.ERROR
     assert found.message == (
         "the folder has no records of offsets 3 to 5, where an earlier run met damage; --rewrite t-0 converts the"
-        " partition anew"
+        " partition again"
     )

@@ -433,13 +433,13 @@ def test_an_output_that_has_something_is_refused(tmp_path: Path) -> None:
 def test_an_output_inside_the_input_is_refused(tmp_path: Path) -> None:
     directory = written(tmp_path / "logs", build.batch([build.Record(b"k", b"v")]))
     for output in (directory, directory / "out"):
-        with pytest.raises(KdumpError, match=r"the output (is an input itself|lies inside of the input)"):
+        with pytest.raises(KdumpError, match=r"the output (is an input itself|lies inside the input)"):
             converted(directory, output)
     with pytest.raises(KdumpError, match=r"holds .*, which is read"):
         converted(directory, directory.parent)
     (directory.parent / "meta.properties").write_text("version=1\n")
     for output in (directory.parent, directory.parent / "out"):
-        with pytest.raises(KdumpError, match=r"the output (is an input itself|lies inside of the input)"):
+        with pytest.raises(KdumpError, match=r"the output (is an input itself|lies inside the input)"):
             converted(directory, output)
     assert sorted(path.name for path in (tmp_path / "logs").rglob("*")) == [f"{0:020d}.log", "meta.properties", "t-0"]
 
@@ -507,7 +507,7 @@ def test_what_an_unfinished_run_did_not_rename_stays(tmp_path: Path) -> None:
         converted(PARTITIONS[0], output)
     (output / ".kdump-convert-part" / "t-0").rmdir()
     (output / ".kdump-convert-part").rmdir()  # all of it was renamed
-    with pytest.raises(KdumpError, match="t-0: exists already"):
+    with pytest.raises(KdumpError, match="t-0: already exists"):
         OutputStaging(str(output), ["t-0"], beside=True)
     assert (output / "t-0").is_dir()
     result = converted(PARTITIONS[0], output)  # a run into a directory of its own begins again

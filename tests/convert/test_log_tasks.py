@@ -127,7 +127,7 @@ def test_a_dry_run_of_kafka_07(tmp_path: Path) -> None:
     (partition,) = convert_logs(found, tmp_path / "out", options)
     assert isinstance(partition, kdump.PartitionConversion)
     assert (partition.rows, partition.files, (partition.bytes or 0) > 61) == (3, (), True)
-    assert "the source has no offsets: they count from 0" in partition.notes
+    assert "the source has no offsets: they start at 0" in partition.notes
     assert not (tmp_path / "out").exists()
     list(convert_logs(found, tmp_path / "out", options._replace(dry_run=False)))
     size = sum(path.stat().st_size for path in (tmp_path / "out").rglob("*.log"))

@@ -183,7 +183,7 @@ def test_a_log_that_was_cut_is_refused(log: Path, out: Path) -> None:
     converted(log, out)
     before = contents(out)
     write_log(log, records(0, 10))
-    assert "the log ends before it: it was cut; --rewrite t-0 converts it anew" in refused(log, out)
+    assert "the log ends before it: it was truncated; --rewrite t-0 converts it again" in refused(log, out)
     assert contents(out) == before
     entry = converted(log, out, rewrite=True)
     assert (entry.next_offset, offsets_of(out)) == (10, list(range(10)))
@@ -229,7 +229,7 @@ def test_below_the_cleaners_checkpoint_the_offset_is_enough(log: Path, out: Path
     write_log(log, kept)
     assert converted(log, out, cleaner_offset=30).next_offset == 30
     (log / f"{20:020d}.log").unlink()
-    assert "it was cut" in refused(log, out, cleaner_offset=30)
+    assert "it was truncated" in refused(log, out, cleaner_offset=30)
 
 
 # ---- refusals
@@ -239,9 +239,9 @@ def test_below_the_cleaners_checkpoint_the_offset_is_enough(log: Path, out: Path
     ("how", "why"),
     [
         ({"columns": ("value",)}, "columns is key, value, headers, topic, partition"),
-        ({"isolation": "all"}, "isolation is read-committed there, and all here"),
+        ({"isolation": "all"}, "isolation is read-committed there and all here"),
         ({"others": (("replica", "all"),)}, "others is empty there"),
-        ({"partition_folders": True}, "partition_folders is False there, and True here"),
+        ({"partition_folders": True}, "partition_folders is False there and True here"),
     ],
 )
 def test_other_settings_are_refused(log: Path, out: Path, how: dict[str, Any], why: str) -> None:
@@ -320,7 +320,7 @@ def test_an_output_inside_the_input_is_refused(log: Path, tmp_path: Path) -> Non
     link.symlink_to(log)
     for out, inputs in [(logs / "out", logs), (logs, logs), (log / "out", logs), (link / "out", logs), (log, log)]:
         before = contents(logs)
-        with pytest.raises(KdumpError, match=r"the output (is an input itself|lies inside of the input)"):
+        with pytest.raises(KdumpError, match=r"the output (is an input itself|lies inside the input)"):
             OutputDirectory(str(out), SETTINGS, [str(inputs)])
         assert contents(logs) == before
         assert out in (log, logs) or not out.exists()
@@ -330,13 +330,15 @@ def test_an_output_inside_what_a_pattern_named(log: Path, out: Path) -> None:
     """The paths of a run may be patterns: then the topic-partitions say it."""
     with OutputDirectory(str(out), SETTINGS) as output:
         (partition,) = sliced(log)
-        with pytest.raises(KdumpError, match="lies inside of the input"):
+        with pytest.raises(KdumpError, match="lies inside the input"):
             output.entry_of(partition._replace(path=str(out.parent)))
 
 
 def test_an_output_beside_topic_partitions_is_refused(log: Path) -> None:
     (log.parent / "meta.properties").write_bytes(b"version=1\n")
-    with pytest.raises(KdumpError, match="is a log directory, and a broker takes all in it for topic-partitions"):
+    with pytest.raises(
+        KdumpError, match="is a log directory, and a broker takes everything in it for topic-partitions"
+    ):
         convert(log, log.parent / "out")
     assert not (log.parent / "out").exists()
 
@@ -398,7 +400,7 @@ def test_files_of_others_are_never_touched(log: Path, out: Path) -> None:
     write_log(log, records(30, 40), more=True)
     (out / f"t-0-{30:020d}-{39:020d}.parquet").write_bytes(b"mine")
     before = contents(out)
-    assert "another process made this file; it stays" in refused(log, out)
+    assert "another process made this file; it is kept" in refused(log, out)
     assert contents(out) == before
 
 

@@ -85,7 +85,7 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_bytes(b"old")
     path.chmod(0o600)
-    with pytest.raises(KdumpError, match="out: exists already"):
+    with pytest.raises(KdumpError, match="out: already exists"):
         write(path)
     assert path.read_bytes() == b"old"
     with pytest.raises(Stopped):
@@ -111,7 +111,7 @@ def test_a_file_that_comes_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.M
     for has_links in (True, False):
         if not has_links:
             monkeypatch.setattr(module.DirectoryHandle, "link", link)
-        with pytest.raises(KdumpError, match="exists already"):
+        with pytest.raises(KdumpError, match="already exists"):
             write_beside()
         assert path.read_bytes() == b"other"
         path.unlink()
@@ -184,7 +184,7 @@ def test_a_symbolic_link_is_followed(tmp_path: Path) -> None:
     link.symlink_to(target)
     write(link)
     assert target.read_bytes() == b"new"
-    with pytest.raises(KdumpError, match="exists already"):
+    with pytest.raises(KdumpError, match="already exists"):
         write(link)
     write(link, b"newer", overwrite=True)
     assert link.is_symlink()
@@ -200,7 +200,7 @@ def test_an_output_inside_of_an_input(tmp_path: Path) -> None:
     os.link(log, tmp_path / "hard")
     inputs = [str(directory), str(tmp_path / "missing"), "nul\0"]
     for path in (directory / "out", directory / "sub" / "out", tmp_path / "link" / "out"):
-        with pytest.raises(KdumpError, match="lies inside of the input"):
+        with pytest.raises(KdumpError, match="lies inside the input"):
             write(path, inputs=inputs)
     for path in (log, tmp_path / "hard"):
         with pytest.raises(KdumpError, match="is an input itself"):

@@ -124,7 +124,7 @@ def test_a_machine_without_the_packages_refuses(disk: Path, monkeypatch: pytest.
 
 def test_text_says_how_many(disk: Path) -> None:
     ran = run_inside(disk.parent, "convert", "--schemas", "auto", str(disk / "orders-0"), "-o", "out")
-    assert "; 2 values null in value_json, as they cannot be decoded\n" in ran.text
+    assert "; 2 values null in value_json because they cannot be decoded\n" in ran.text
     assert ": note: value_json: 2 values cannot be decoded; the first: schema 1 (AVRO): " in ran.text
     strict = run_inside(disk.parent, "convert", "--strict", "--schemas", "auto", str(disk / "orders-0"), "-o", "again")
     assert (ran.status, strict.status) == (0, 1)
@@ -143,7 +143,7 @@ def test_without_schemas_a_partition_is_not_converted(disk: Path) -> None:
     for out in ("out", "out.csv"):
         ran = converted(disk, out)
         assert ran.status == 3
-        assert "no _schemas-0 here, so no schemas: --schemas takes the path of a copy" in ran.problems
+        assert "no _schemas-0 here, so there are no schemas: --schemas takes the path of a copy" in ran.problems
     assert converted(disk, "out", schemas="elsewhere").status == 0
     missing = converted(disk, "more", schemas="none")
     assert missing.status == 3

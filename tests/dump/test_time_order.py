@@ -289,7 +289,7 @@ def test_a_file_that_is_replaced_while_it_is_closed(tmp_path: Path, few_files: N
             path.with_suffix(".new").replace(path)
         found.append(event)
     failures = [str(event.error) for event in found if isinstance(event, DumpFailure)]
-    assert failures == [f"{root}/t-1/00000000000000000000.log: another file has come in its place while it was read"]
+    assert failures == [f"{root}/t-1/00000000000000000000.log: another file took its place while it was read"]
     assert sum(isinstance(event, BatchEvent) for event in found) == 13
 
 

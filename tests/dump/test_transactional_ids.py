@@ -112,7 +112,7 @@ def test_what_cannot_be_looked_up(kdump: Any, tmp_path: Path) -> None:
     ran = kdump.inside("dump", "--transactional-id", "none-of-them", str(FIXTURES / "killed"))
     assert (ran.status, b"none-of-them: no record of __transaction_state names its producer" in ran.err) == (3, True)
     for options, words in (
-        (("--producer", "1", "."), b"exclude each other"),
+        (("--producer", "1", "."), b"cannot be combined"),
         (("-",), b"standard input"),
         (("--format", "kafka", "."), b"does not go with --format kafka"),
     ):

@@ -155,7 +155,10 @@ def test_a_path_that_a_worker_does_not_have(on_cluster: SparkEngine, tmp_path: P
     assert errors[0] == []
     assert errors[1]
     assert {re.sub(r"host \S+;", "host H;", error) for error in errors[1]} == {
-        f"{tmp_path}/there/segments-0: no such directory on the host H; every worker has to reach the same paths"
+        (
+            f"{tmp_path}/there/segments-0: no such directory on the host H; every worker must be able to reach the"
+            " same paths"
+        )
     }
 
 
@@ -260,7 +263,7 @@ def test_another_build_on_the_worker_refuses(kdump: Command, tmp_path: Path) -> 
     host = os.uname().nodename
     assert ran.problems == (
         f"kdump: the worker {host} has kdump {package.__version__} build {digest_of(str(copy))}, and the driver has"
-        f" kdump {build_name()}; both have to be the same build\n"
+        f" kdump {build_name()}; both must be the same build\n"
     )
 
 
@@ -269,7 +272,7 @@ def test_another_build_on_the_worker_refuses(kdump: Command, tmp_path: Path) -> 
     [
         (
             "spark.executor.extraJavaOptions=-XX:ReservedCodeCacheSize=1k",
-            r"no executor of Spark stays alive: .* of the worker 127\.0\.0\.1: .* is now EXITED \(Command exited with",
+            r"no Spark executor stays alive: .* of the worker 127\.0\.0\.1: .* is now EXITED \(Command exited with",
         ),
         ("spark.executorEnv.JAVA_HOME=/nojava", r"Spark has ended .* of the worker 127\.0\.0\.1: .* is now FAILED"),
         ("spark.pyspark.python=/no/python", r"the worker 127\.0\.0\.1 cannot start the Python /no/python"),

@@ -122,7 +122,7 @@ def test_runs_are_taken_back_one_after_the_other(tmp_path: Path) -> None:
     assert tree(directory) == between
     undo(str(directory))
     assert tree(directory) == before
-    with pytest.raises(KdumpError, match="no run of kdump recover left anything here"):
+    with pytest.raises(KdumpError, match="no run of kdump recover has left anything here"):
         undo(str(directory))
 
 
@@ -136,7 +136,7 @@ def test_a_run_that_is_not_there(tmp_path: Path) -> None:
 
 def test_the_same_id_twice(tmp_path: Path) -> None:
     directory, _ = applied("truncate", tmp_path)
-    with pytest.raises(KdumpError, match=r"a run 1 already; nothing was changed"):
+    with pytest.raises(KdumpError, match=r"there already is a run 1; nothing was changed"):
         apply(plan_of(directory, {f"{A}.index": REBUILT}), "1", make=make)
 
 
@@ -177,7 +177,7 @@ def test_where_one_cannot_come_back_nothing_changes(tmp_path: Path) -> None:
     with (directory / "t-1" / f"{A}.log").open("ab") as log:
         log.write(b"more")
     now = tree(directory, undo=True)
-    with pytest.raises(UndoFailure, match=r"t-1.*nothing was changed; to take back the rest: kdump") as caught:
+    with pytest.raises(UndoFailure, match=r"t-1.*nothing was changed; to undo the rest: kdump") as caught:
         undo(str(directory))
     assert [(os.path.basename(done.run.directory), done.error is None) for done in caught.value.done] == [
         ("t-1", False)
@@ -243,7 +243,7 @@ def test_what_was_written_since_is_not_overwritten(tmp_path: Path, name: str, ch
     directory, _ = applied("truncate", tmp_path)
     change(directory / name)
     before = tree(directory, undo=True)
-    with pytest.raises(KdumpError, match=r"a broker wrote since.*--force") as caught:
+    with pytest.raises(KdumpError, match=r"a broker has written since.*--force") as caught:
         undo(str(directory))
     assert (stem(99) if change is add else name) in str(caught.value)
     assert tree(directory, undo=True) == before
@@ -360,7 +360,7 @@ def test_a_broker_goes_on_and_the_undo_is_forced(tmp_path: Path) -> None:
 def test_a_promoted_log_that_grew_is_cut_back(tmp_path: Path) -> None:
     directory, before = applied("promote", tmp_path)
     append(directory / f"{A}.log")
-    with pytest.raises(KdumpError, match="a broker wrote since"):
+    with pytest.raises(KdumpError, match="a broker has written since"):
         undo(str(directory))
     undo(str(directory), force=True)
     assert tree(directory) == before
@@ -377,7 +377,7 @@ def test_what_was_kept_is_gone(tmp_path: Path, kept: str, change: Callable[[Path
         undo(str(directory))
     assert tree(directory, undo=True) == after
     name = os.path.basename(kept)
-    with pytest.raises(KdumpError, match=f"{name}: could not come back"):
+    with pytest.raises(KdumpError, match=f"{name}: could not be restored"):
         undo(str(directory), force=True)
     now = tree(directory)
     stays = {name} if kept.endswith(("index", "checkpoint")) else {one for one in before if one.startswith(name[:20])}
@@ -470,7 +470,7 @@ def test_a_journal_reaches_no_other_directory(tmp_path: Path, name: str, field: 
     ]
     journal(directory).write_bytes(to_bytes(loaded[1]._replace(steps=tuple(steps))))
     before = tree(tmp_path, undo=True)
-    with pytest.raises(KdumpError, match="no name of a file of a log"):
+    with pytest.raises(KdumpError, match="is not the name of a file of a log"):
         undo(str(directory))
     assert tree(tmp_path, undo=True) == before
 
@@ -551,7 +551,7 @@ def test_a_broker_that_ran_in_between_stops_it(tmp_path: Path, how: Callable[[st
     directory, _ = unfinished(tmp_path)
     append(directory / f"{A}.log")
     before = tree(directory, undo=True)
-    with pytest.raises(KdumpError, match=r"a broker wrote since.*--force"):
+    with pytest.raises(KdumpError, match=r"a broker has written since.*--force"):
         how(str(directory))
     assert tree(directory, undo=True) == before
 

@@ -301,7 +301,7 @@ def test_a_log_that_grew_keeps_all_of_it_from_being_undone(trial: GroupTrial) ->
     with log.open("ab") as file:
         file.write(b"since")
     now = tree(trial.directory, undo=True)
-    with pytest.raises(UndoFailure, match=r"t-1/.*a broker wrote since.*nothing was changed; to take back the rest"):
+    with pytest.raises(UndoFailure, match=r"t-1/.*a broker has written since.*nothing was changed; to undo the rest"):
         trial.undo()
     assert tree(trial.directory, undo=True) == now
     for name in ("t-0", "u-0"):
@@ -596,7 +596,7 @@ def test_a_second_undo_asks(trial: GroupTrial) -> None:
     started = tree(trial.directory)
     trial.undo()
     undone = tree(trial.directory)
-    with pytest.raises(KdumpError, match=r"1-undo1, is an undo itself, of run 1: .*repair back"):
+    with pytest.raises(KdumpError, match=r"1-undo1, is itself an undo, of run 1: .*repair back"):
         trial.undo()
     assert tree(trial.directory) == undone != repaired
     recover.undo_recovery(str(trial.directory), force=True)

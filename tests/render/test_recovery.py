@@ -116,10 +116,10 @@ def test_a_plan_says_what_is_lost_and_what_it_needs() -> None:
     assert said["given up"] == (
         "12 batches, 14 records, 18876 bytes; offsets 15..28, next 29;"
         " from 2023-11-14T22:13:20.123Z to 2023-11-14T22:14:20.123Z; of producers 1, 2; 1 transaction affected "
-        "(producer 2 from offset 17); --salvage --dry-run shows what of it can be kept"
+        "(producer 2 from offset 17); --salvage --dry-run shows how much of it can be kept"
     )
     assert said["damaged"] == (
-        "offsets 29..33, next 34 in 158 damaged bytes; these are not proven, and more may be damaged or missing"
+        "offsets 29..33, next 34 in 158 damaged bytes; this is not proven, and more may be damaged or missing"
     )
     assert said["committed"].startswith(
         "COMMITTED offsets 15..27, next 28, would be missing here (the high watermark is 28)."
@@ -130,7 +130,7 @@ def test_a_plan_says_what_is_lost_and_what_it_needs() -> None:
     assert said["space"] == "18904 bytes are written before anything is removed"
 
 
-UNKNOWN = "whether it was committed is not known, since no high watermark is stored"
+UNKNOWN = "whether it was committed is not known, as no high watermark is stored"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ UNKNOWN = "whether it was committed is not known, since no high watermark is sto
         ),
         (
             Lost(GivenUp(None, None, None, None), Damaged(None, None, exact=False)),
-            ["an unknown number of batches, since", "not known, since the search for batches gave up"],
+            ["an unknown number of batches: the search", "not known: the search for batches stopped early"],
         ),
         (Lost(damaged=Damaged(((1, 2),), 4, exact=False), compacted=True), ["no valid batch", "at most offsets 1..2"]),
     ],
@@ -178,8 +178,8 @@ def test_where_the_start_begins() -> None:
     assert list(said)[:3] == ["clean", "start", "newest"]
     assert "the next start reads nothing, and would serve the damage" in said["clean"]
     assert said["start"] == (
-        "an unclean start of Kafka 4.3 reads from offset 0, in the segment with base offset 0: the partition stands in "
-        "no log directory"
+        "an unclean start of Kafka 4.3 reads from offset 0, in the segment with base offset 0: the partition is not "
+        "in a log directory"
     )
     assert said["newest"].endswith(
         "the log ends at offset 25, and 2 batches, 2 records, 20 bytes are given up; choose with --from all or --from "

@@ -315,7 +315,7 @@ def test_a_plan_that_is_not_enough_says_what_size_frees() -> None:
     collector.add(partition("0..9 90b @5000", "10..19 200b @5000"))
     text = shown("terminal", collector.result())
     assert "100 bytes to free: retention.ms frees no more than 0 bytes" in text
-    assert "290 bytes go at most where retention.bytes is set, too" in text
+    assert "290 bytes go at most if retention.bytes is set too" in text
     collector = RowCollector(RowOptions(now_ms=1000, reports=ReportOptions(free_bytes=1024)))
     collector.add(partition("0..9 90b @500", "10..19 200b @600"))
     assert "1.0 KiB to free: no setting frees more than 290 bytes" in shown("terminal", collector.result())

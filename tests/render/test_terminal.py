@@ -143,7 +143,7 @@ def test_a_value_is_cut_to_a_line(
     assert branch[0].endswith("…")
     assert f" {len(value):,} bytes " in branch[0]
     assert "".join(lines[lines.index(branch[0]) + 1 :]).startswith(
-        "lines that end in … are cut; --format text in a pipe"
+        "lines that end in … are cut off; --format text in a pipe"
     )
 
 

@@ -230,7 +230,7 @@ def test_what_is_lost(tmp_path: Path) -> None:
     # A leader without the last records: the log is cut back below what was read.
     log.truncate(2)
     log.commit()
-    words = "Partition t-0 offset was changed from 4 to 2: the log was cut back"
+    words = "Partition t-0 offset was changed from 4 to 2: the log was truncated"
     with pytest.raises(KdumpError, match=f"{words}.*failOnDataLoss"):
         strict.batch()
     assert lost(loose, words) == []
@@ -343,7 +343,7 @@ def test_what_is_cut_back_between_planning_and_reading(tmp_path: Path) -> None:
     log.append(b"a")
     log.append(b"b")
     log.commit()
-    words = "Partition t-0 offset was changed from 2 to 1: the log was cut back"
+    words = "Partition t-0 offset was changed from 2 to 1: the log was truncated"
     strict = StreamQuery(tmp_path, startingOffsets="earliest")
     loose = StreamQuery(tmp_path, startingOffsets="earliest", failOnDataLoss="false")
     ranges = [list(query.reader.partitions({"t": {"0": 0}}, {"t": {"0": 2}})) for query in (strict, loose)]

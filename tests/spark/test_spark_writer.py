@@ -177,7 +177,7 @@ def test_columns_that_do_not_fit(tmp_path: Path) -> None:
     assert "partition must be a(n) int" in refusal(schema("value topic partition", partition=pa.int64()))
     misspelt = refusal(pa.schema([("value", pa.string()), ("topic", pa.string()), ("ofset", pa.int64())]))
     assert misspelt == "a record has no 'ofset': did you mean 'offset'?"
-    assert "one name twice" in refusal(schema("value topic topic"))
+    assert "a name twice" in refusal(schema("value topic topic"))
     assert not (tmp_path / "no").exists()
 
 
@@ -217,7 +217,7 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     write("value topic", [[("v", "u")]], tmp_path)
     assert before.items() <= contents(tmp_path).items()
     both = contents(tmp_path)
-    with pytest.raises(KdumpError, match="t-0: exists already, and nothing is added to it"):
+    with pytest.raises(KdumpError, match="t-0: already exists, and nothing is added to it"):
         write("value topic", [[("v", "a"), ("v", "t")]], tmp_path)
     assert contents(tmp_path) == both
     write("value topic", [], tmp_path)  # a DataFrame without rows
@@ -273,7 +273,7 @@ def test_two_jobs_into_one_directory(tmp_path: Path) -> None:
     with DirectoryHandle(str(tmp_path / "new")), pytest.raises(KdumpError, match="another kdump process is"):
         jobs[0].commit(messages[0])
     jobs[0].commit(messages[0])
-    with pytest.raises(KdumpError, match="t-0: exists already"):
+    with pytest.raises(KdumpError, match="t-0: already exists"):
         jobs[1].commit(messages[1])
     jobs[1].abort(messages[1])
     assert [row[:3] for row in table(tmp_path / "new")] == [("t", 0, 0)]

@@ -165,8 +165,8 @@ def test_a_worker_with_another_build_refuses() -> None:
     with pytest.raises(KdumpError) as caught:
         list(SparkEngine(InlineBackend(2, run=other)).map(double, [SizedTask(0, 0)]))
     assert str(caught.value) == (
-        f"the worker {os.uname().nodename} has kdump 0.1.0 build 0, and the driver has kdump {build_name()}; both have"
-        " to be the same build"
+        f"the worker {os.uname().nodename} has kdump 0.1.0 build 0, and the driver has kdump {build_name()}; both must"
+        " be the same build"
     )
 
 
@@ -236,7 +236,7 @@ def test_a_cluster_without_workers_is_said_once(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(backend, "has_workers", lambda: bool(threading.Timer(0.2, ready.set).start()))
     list(SparkEngine(backend, told.append).map(double, [SizedTask(0, 0)]))
     assert len(told) == 1
-    assert "no worker of Spark has taken work" in told[0]
+    assert "no Spark worker has taken any work" in told[0]
     assert told[0].endswith("for an executor?; Spark's log: nothing)")
 
 
@@ -357,5 +357,7 @@ def test_a_path_that_a_worker_does_not_have_is_an_error_with_the_host(tmp_path: 
     assert [report.path for report in reports] == [item.path for item in items if isinstance(item, Partition)]
     assert not reports[0].errors
     there = f"{tmp_path}/there/transactions-0: no such directory on the host host-7"
-    assert {str(error) for error in reports[1].errors} == {f"{there}; every worker has to reach the same paths"}
+    assert {str(error) for error in reports[1].errors} == {
+        f"{there}; every worker must be able to reach the same paths"
+    }
     assert not reports[1].findings

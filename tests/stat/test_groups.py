@@ -48,7 +48,7 @@ def test_a_lag_is_never_below_0(tmp_path: Path) -> None:
     checkpoint(tmp_path, {"orders-0": 2})
     (finding,) = measured(tmp_path).group_findings.findings
     assert (finding.severity.word, finding.data["end"], finding.data["log_end"]) == ("info", 2, 9)
-    assert finding.message.endswith("2; its log ends at 9, so that the stored high watermark is an old one")
+    assert finding.message.endswith("2; its log ends at 9, so the stored high watermark is out of date")
 
 
 def test_damage_in_the_log_of_a_coordinator(tmp_path: Path) -> None:

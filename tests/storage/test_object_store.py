@@ -286,7 +286,7 @@ def test_what_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     copied(FIXTURES / "transactions")
     assert run_here("verify", f"{ROOT}/nothing").problems == f"kdump: {ROOT}/nothing: no such file or directory\n"
     assert "protocol not known: nope" in run_here("verify", "nope://bucket/x").problems
-    assert "has no listings" in run_here("verify", "https://host/x").problems
+    assert "cannot list directories" in run_here("verify", "https://host/x").problems
     monkeypatch.setitem(sys.modules, "s3fs", None)
     assert "pip install 'kdump[cloud]'" in run_here("verify", "s3://bucket/x").problems
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
@@ -324,7 +324,7 @@ def test_nothing_is_written_to_an_object_store(tmp_path: Path) -> None:
     ):
         ran = run_here(*arguments)
         assert ran.status == 3, arguments
-        assert "an object store is only read: write to a local disk, and copy from there" in ran.problems
+        assert "an object store is read-only here: write to a local disk, and copy from there" in ran.problems
     ran = run_here("dump", "--at", "0", f"{url}/transactions-0")
     assert ran.status == 3
     assert "--at reads local files only" in ran.problems
@@ -357,7 +357,7 @@ def test_paths() -> None:
     assert store_of("a:/b").is_local
     assert store_of("./s3://b").is_local
     require_local("relative")
-    with pytest.raises(KdumpError, match="only read"):
+    with pytest.raises(KdumpError, match="read-only here"):
         require_local("s3://bucket/a")
 
 

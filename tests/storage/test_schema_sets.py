@@ -162,7 +162,7 @@ def test_a_topic_that_lies_outside(tmp_path: Path, part: str, there: bool) -> No
     write_log(disk / "_schemas-0", REGISTRY)
     (disk / part).rename(elsewhere)
     (disk / part).symlink_to(elsewhere if there else tmp_path / "absent")
-    said = f"{part} is not in the folder {disk}: nothing outside of it is opened"
+    said = f"{part} is not in the folder {disk}: nothing outside it is opened"
     with pytest.raises(SourceError) as caught:
         schemas_at(str(disk))
     assert str(caught.value) == said
@@ -418,7 +418,7 @@ def test_where_schemas_are(tmp_path: Path, folder: Path) -> None:
 def test_auto_says_once_that_a_disk_has_no_schemas(tmp_path: Path) -> None:
     write_log(tmp_path / "one" / "_schemas-0", REGISTRY)
     decoders = SchemaDecoders("auto")
-    with pytest.raises(SourceError, match="no _schemas-0 here, so no schemas"):
+    with pytest.raises(SourceError, match="no _schemas-0 here, so there are no schemas"):
         decoders.of(str(tmp_path / "two" / "t-0" / "0.log"), None)
     unknown = decoders.of(str(tmp_path / "two" / "u-0" / "0.log"), None)
     assert unknown is not None
@@ -527,7 +527,7 @@ def test_names_that_leave_the_folder(name: str, tmp_path: Path) -> None:
 
 def test_two_files_of_one_name() -> None:
     twice = (NamedSchema("a.proto", ""), NamedSchema("a.proto", " "))
-    with pytest.raises(SchemaProblem, match="two files of one name"):
+    with pytest.raises(SchemaProblem, match="two files with the same name"):
         Protoc()(ValueSchema("PROTOBUF", "", twice))
     with pytest.raises(SchemaProblem, match=r"could not be compiled: (not a directory|file exists)"):
         Protoc()(ValueSchema("PROTOBUF", "", (NamedSchema("a.proto", ""), NamedSchema("a.proto/b.proto", ""))))

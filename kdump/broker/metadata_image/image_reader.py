@@ -203,7 +203,9 @@ def read_image(log: MetadataLog, offset: int | None = None, max_batch_bytes: int
     to_end = reader.read_log() if log.segments else True
     if offset is not None and not reader.is_done and reader.damage is None and reader.missing_from is None:
         what = "log" if log.segments else "snapshot"
-        raise SourceError(f"{log.path}: the {what} ends with offset {reader.next_offset - 1}, there is no {offset}")
+        raise SourceError(
+            f"{log.path}: the {what} ends with offset {reader.next_offset - 1}; there is no offset {offset}"
+        )
     only = bool(log.segments) and reader.is_only_voter()
     end = reader.next_offset if to_end and log.segments and not reader.is_done else None
     watermark = end if only else reader.known_below or None

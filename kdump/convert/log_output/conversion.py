@@ -87,7 +87,7 @@ def directory_name(partition: SlicedPartition) -> str:
         raise KdumpError(f"{partition.path}: the directory is not named after a topic and a partition")
     name = f"{of.topic}-{of.partition}"
     if "/" in name or "\n" in name:
-        raise KdumpError(f"{partition.path}: no topic has the name {of.topic!r}")
+        raise KdumpError(f"{partition.path}: {of.topic!r} is not a topic name")
     return name
 
 

@@ -186,7 +186,7 @@ def write_companions(
     check_snapshots(directory, {name: name for name in request.names - names if name.endswith(_SNAPSHOT)})
     missing = [name for name in names if not name.endswith(".txnindex")]
     if missing:
-        raise KdumpError(f"{directory.path_of(min(missing))}: nothing makes this file; this is a bug in kdump")
+        raise KdumpError(f"{directory.path_of(min(missing))}: nothing writes this file; this is a bug in kdump")
     if beside.leader_epochs:
         _write(directory, LEADER_EPOCH_CHECKPOINT, build_epochs(beside.leader_epochs))
     if beside.partition_metadata is not None:

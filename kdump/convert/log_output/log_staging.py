@@ -53,7 +53,7 @@ class OutputStaging:
         unfinished = self._renamed()
         foreign = set(directory.names()) - _OWN - set(unfinished)
         if self._beside and (there := foreign & set(self._names)):
-            raise KdumpError(f"{directory.path_of(min(there))}: exists already, and nothing is added to it")
+            raise KdumpError(f"{directory.path_of(min(there))}: already exists, and nothing is added to it")
         if foreign and not self._beside:
             raise KdumpError(f"{self._path}: not empty, it has {min(foreign)}; a log needs a new or an empty directory")
         self._remove(unfinished)

@@ -72,18 +72,19 @@ def continue_after(
         return going_on._replace(last_path=found[0], last_position=found[1])
     if not reaches:
         raise _refused(
-            partition, f"it was converted up to offset {entry.next_offset - 1}, and the log ends before it: it was cut"
+            partition,
+            f"it was converted up to offset {entry.next_offset - 1}, and the log ends before it: it was truncated",
         )
     if cleaner_offset is not None and last.last_offset < cleaner_offset:
         return going_on
     raise _refused(
         partition,
-        f"the batch up to offset {last.last_offset} is not the one that was converted: the log was written anew",
+        f"the batch up to offset {last.last_offset} is not the one that was converted: the log was rewritten",
     )
 
 
 def _refused(partition: SlicedPartition, why: str) -> KdumpError:
-    return KdumpError(f"{partition.path}: {why}; --rewrite {partition.name} converts it anew")
+    return KdumpError(f"{partition.path}: {why}; --rewrite {partition.name} converts it again")
 
 
 def _log_start(partition: SlicedPartition) -> int | None:

@@ -55,7 +55,7 @@ class WrittenPartition(NamedTuple):
 
 def nameless_twice(path: str, first: str) -> KdumpError:
     """The error for a second log without a name: its rows would not be told apart from those of the first."""
-    return KdumpError(f"{path}: a log without a topic and a partition, as {first} is already")
+    return KdumpError(f"{path}: a log without a topic and a partition; so is {first}")
 
 
 class StagingFolder(NamedTuple):
@@ -305,7 +305,7 @@ class OutputDirectory:
             for part in [folder.partition("/")[0], folder] if folder else []:
                 self.handle.make_directory(part)
             if name not in before and self.handle.stat(name) is not None:
-                raise KdumpError(f"{self.handle.path_of(name)}: another process made this file; it stays")
+                raise KdumpError(f"{self.handle.path_of(name)}: another process made this file; it is kept")
         if old is not None and (replaced := before.intersection(names)):
             # Until the names have their new content, no manifest has them: what it says of a file is always right.
             kept = tuple(file for file in old.files if not file.provisional)
@@ -348,7 +348,7 @@ class OutputDirectory:
 def _difference(old: ConversionSettings, new: ConversionSettings) -> str:
     for name, before, now in zip(old._fields, old, new, strict=True):
         if before != now:
-            return f"{name} is {_shown(before)} there, and {_shown(now)} here"
+            return f"{name} is {_shown(before)} there and {_shown(now)} here"
     raise AssertionError
 
 
@@ -361,4 +361,6 @@ def _refuse_inside(path: str, inputs: Iterable[str]) -> None:
     check_outside(path, inputs)
     parent = os.path.dirname(os.path.realpath(path))
     if is_among_partitions(parent):
-        raise KdumpError(f"{path}: {parent} is a log directory, and a broker takes all in it for topic-partitions")
+        raise KdumpError(
+            f"{path}: {parent} is a log directory, and a broker takes everything in it for topic-partitions"
+        )

@@ -218,7 +218,7 @@ def _varint_field(cursor: FieldCursor, name: str, damage: str | None, bits: int 
     """The varint that comes next as a field."""
     found = cursor.varint(bits)
     if found.value is None:
-        return cursor.take(found.size, name, damage=f"no varint of {bits} bits")
+        return cursor.take(found.size, name, damage=f"not a varint of {bits} bits")
     meaning = f"{found.value}{f': {note}' if note else ''}"
     if found.is_long:
         meaning += f" (varint of {found.size} bytes, longer than needed)"

@@ -85,7 +85,7 @@ def _wrapped(cursor: FieldCursor, number: int, magic: int, max_bytes: int, depth
         head.take(layout.LENGTH_AT, "offset")
         size = head.number(4)
         if size is None or size < layout.MINIMUM_SIZE[0] or layout.LOG_OVERHEAD + size > rest.left:
-            yield rest.rest("bytes", "no whole message; Kafka leaves them out")
+            yield rest.rest("bytes", "not a whole message; Kafka leaves them out")
             return
         yield FieldGroup("message", depth + 1)
         message = rest.take(layout.LOG_OVERHEAD + size, "message")
@@ -130,7 +130,7 @@ def message07_fields(
     while rest.left:
         size = rest.number(kafka07.LENGTH_SIZE)
         if size is None or size < kafka07.MINIMUM_N or kafka07.LENGTH_SIZE + size > rest.left:
-            yield rest.rest("bytes", "no whole message; Kafka leaves them out")
+            yield rest.rest("bytes", "not a whole message; Kafka leaves them out")
             return
         yield FieldGroup("message", depth + 1)
         message = rest.take(kafka07.LENGTH_SIZE + size, "message")

@@ -440,7 +440,7 @@ class TerminalRenderer(Renderer):
     def close(self) -> None:
         self._flush_table()
         if self._is_cut:
-            hint = "lines that end in … are cut; --format text in a pipe or a file shows all of them"
+            hint = "lines that end in … are cut off; --format text in a pipe or a file shows all of them"
             self._print(Text(hint, style="dim"))
         super().close()
 

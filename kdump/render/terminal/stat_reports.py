@@ -216,11 +216,11 @@ def _unknown_bounds(found: Sequence[LogBounds]) -> Iterator[Text]:
     """What stands for the offsets that no checkpoint names."""
     unknown = sum(not each.has_high_watermark for each in found)
     if unknown:
-        words = f"{counted(unknown, 'partition')} without a known high watermark: the log end offset stands for it"
+        words = f"{counted(unknown, 'partition')} without a known high watermark: the log end offset is used"
         yield Text(words, style=DOUBTFUL)
     unknown = sum(not each.has_log_start for each in found)
     if unknown:
-        words = f"{counted(unknown, 'partition')} without a known log start offset: the first segment stands for it"
+        words = f"{counted(unknown, 'partition')} without a known log start offset: the first segment is used"
         yield Text(words, style=DOUBTFUL)
 
 
@@ -289,8 +289,8 @@ def _pass_cells(of: PartitionCompaction) -> list[Text]:
 
 
 def _upgrade(late: Sequence[PartitionUpgrade], total: TotalRow, shape: _Shape) -> Iterator[Text | Table]:
-    words = f"{counted(len(late), 'partition')} to look at before an upgrade to Kafka 4.3"
-    yield from _heading(words if late else "no messages of old formats, no file that Kafka 4.3 refuses")
+    words = f"{counted(len(late), 'partition')} to check before an upgrade to Kafka 4.3"
+    yield from _heading(words if late else "no messages in old formats, no files that Kafka 4.3 refuses")
     for old in total.old_formats or ():
         if old.volume.batches:
             newest = old.newest_timestamp_ms if old.newest_timestamp_ms is not None else old.newest_modified_ms
@@ -331,7 +331,7 @@ def _free(plan: FreePlan, shape: _Shape) -> Iterator[Text | Table]:
     missed = f": {'retention.ms' if more else 'no setting'} frees {'no ' if more else ''}more than {size_text(got)}"
     yield from _heading(f"{wanted} to free{'' if plan.is_enough else missed}")
     for size, words in (
-        (more, "go at most where retention.bytes is set, too"),
+        (more, "go at most if retention.bytes is set too"),
         (plan.due_bytes, "go anyway, by the settings that are given or stored"),
         (plan.leaving_bytes, "are of directories that a broker is deleting"),
         (plan.stray_bytes, "are of stray directories, which no setting frees"),

@@ -44,13 +44,13 @@ _SPARSE: Final = 0.02
 _STRETCHES: Final = {
     "gap": "bytes between batches",
     "zeros": "zeros that no broker wrote",
-    "torn": "a batch that breaks off",
+    "torn": "an incomplete batch",
     "garbage": "bytes after the last batch",
     "crc": "a batch with a wrong checksum",
     "magic": "a batch with a wrong magic",
     "limit": "a batch larger than --max-batch-bytes",
     "codec": "a batch whose records cannot be decompressed",
-    "records": "a batch whose records break off",
+    "records": "a batch whose records end early",
     "unsearched": "bytes that were not searched for batches",
     "shrunk": "bytes that are gone: the file became shorter",
 }

@@ -131,7 +131,7 @@ class SchemaDecoders:
     def _beside(log_directory: str) -> CurrentSchemas:
         if not SchemaFiles(log_directory, _DIRECTORY).is_there():
             raise SourceError(
-                f"{log_directory}: no {_DIRECTORY} here, so no schemas: --schemas takes the path of a copy of it,"
-                " or of a folder with schema files"
+                f"{log_directory}: no {_DIRECTORY} here, so there are no schemas: --schemas takes the path of a copy "
+                "of it, or of a folder with schema files"
             )
         return CurrentSchemas(log_directory, _topic_in)

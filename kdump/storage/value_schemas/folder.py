@@ -60,9 +60,7 @@ class SchemaFolder:
         if not names:
             raise SchemaProblem(f"schema {stem} is not known: {self._path} has no file {stem}.avsc, .proto or .json")
         if len(names) > 1:
-            raise SchemaProblem(
-                f"schema {stem} is not certain: {self._path} has {' and '.join(names)}; keep one of them"
-            )
+            raise SchemaProblem(f"schema {stem} is ambiguous: {self._path} has {' and '.join(names)}; keep one of them")
         (name,) = names
         text = self._text(name)
         return ValueSchema(found[name], text, tuple(self._references(found[name], text, name)))
@@ -70,7 +68,7 @@ class SchemaFolder:
     def _text(self, name: str) -> str:
         """The text of a file of the folder. Raises SchemaProblem, the same for a name outside that is there or not."""
         if not is_path_below(name):
-            raise SchemaProblem(f"{name} is not in the folder {self._path}: nothing outside of it is opened")
+            raise SchemaProblem(f"{name} is not in the folder {self._path}: nothing outside it is opened")
         try:
             with self._files.open(name) as source:
                 if source.size > 4 * MAX_SCHEMA_CHARACTERS:

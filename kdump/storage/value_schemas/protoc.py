@@ -67,10 +67,10 @@ class Protoc:
     def __call__(self, schema: ValueSchema) -> bytes:
         """Compile the schema with the files that it imports. Raises SchemaProblem."""
         if self._failures == _MOST_FAILURES:
-            raise SchemaProblem("not compiled: too many schemas were not compiled in time")
+            raise SchemaProblem("not compiled: too many schemas took too long to compile")
         names = [_checked(each.name) for each in schema.references]
         if len(set(names)) < len(names):
-            raise SchemaProblem("it imports two files of one name")
+            raise SchemaProblem("it imports two files with the same name")
         known = {name: text for name, text in _WITHOUT_REFERENCE.items() if name not in names}
         files = {_OWN_FILE: schema.text, **{each.name: each.text for each in schema.references}, **known}
         serialized = {name: text for name, text in files.items() if is_serialized(text)}
@@ -105,7 +105,7 @@ class Protoc:
             lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
             raise SchemaProblem(f"protoc: {_message([line.removeprefix(f'{folder}/') for line in lines])}")
         if os.path.getsize(result) > _LARGEST_RESULT:
-            raise SchemaProblem(f"compiled, it is larger than {_LARGEST_RESULT} bytes")
+            raise SchemaProblem(f"the compiled schema is larger than {_LARGEST_RESULT} bytes")
         with open(result, "rb") as file:
             return file.read()
 

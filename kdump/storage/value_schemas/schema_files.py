@@ -58,4 +58,4 @@ class SchemaFiles:
         except (OSError, ValueError):
             pass
         name = os.path.relpath(path, self._folder)
-        raise SourceError(f"{name} is not in the folder {self._folder}: nothing outside of it is opened")
+        raise SourceError(f"{name} is not in the folder {self._folder}: nothing outside it is opened")

@@ -166,8 +166,8 @@ ENTRIES = (
             "{found}{misses:?; a lookup by time misses records}"
         ),
         (
-            "Lookups by time begin at the wrong position, and retention uses the last entry. Where no lookup "
-            "misses records this is a warning. "
+            "Lookups by time begin at the wrong position, and retention uses the last entry. If no lookup misses "
+            "records, this is a warning. "
         )
         + _TRUSTED,
         _REBUILT,
@@ -285,8 +285,8 @@ ENTRIES = (
             "{stored_first} and last stable offset {stored_stable}; the log says {first} and {stable}"
         ),
         (
-            "Consumers with isolation.level=read_committed get aborted records or skip valid ones. Where only "
-            "the last stable offset differs, a search reads more or fewer entries: then this is a warning."
+            "Consumers with isolation.level=read_committed get aborted records or skip valid ones. If only the last "
+            "stable offset differs, a search reads more or fewer entries, and this is a warning."
         ),
         _REBUILT,
         _TXN,
@@ -346,8 +346,8 @@ ENTRIES = (
         "Active segment begins without a producer snapshot",
         "there is no producer snapshot at offset {offset}, where the segment begins",
         (
-            "A broker that starts loads an older one and replays the log from there. Where there is none at "
-            "all, it forgets the producers after a clean shutdown."
+            "When it starts, a broker loads an older one and replays the log from there. If there is none at all, "
+            "it forgets the producers after a clean shutdown."
         ),
         _REBUILT,
         _STATE,

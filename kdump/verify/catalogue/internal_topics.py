@@ -12,9 +12,9 @@ ENTRIES = (
             "in the batch at offset {offset}"
         ),
         (
-            "They are of a later release, or nothing that Kafka wrote, or damaged before they were written. Kafka's "
-            "dump tool reports an error for such a record, and ends at one without a key. A coordinator skips record "
-            "types and versions that it does not know, and fails to load the others."
+            "They are from a later release, were not written by Kafka, or were damaged before they were written. "
+            "Kafka's dump tool reports an error for such a record, and stops at one without a key. A coordinator "
+            "skips record types and versions that it does not know, and fails to load the others."
         ),
         "A broker's recovery does not decode records. --decode none shows all records as they are.",
         "CoordinatorRecordSerde, MetadataRecordSerde, RemoteLogMetadataSerde, DumpLogSegments",

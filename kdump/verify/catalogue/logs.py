@@ -107,9 +107,9 @@ ENTRIES = (
         "Offsets go backwards",
         "offset {offset} follows offset {previous}",
         (
-            "Lookups by offset fail from here on. Where the offsets of two indexed batches go backwards, a "
-            "broker's recovery empties the whole segment. A block of the log that was written to the wrong place "
-            "brings batches whose offsets jump ahead; kdump recover --salvage keeps those in place."
+            "Lookups by offset fail from here on. Where the offsets of two indexed batches go backwards, a broker's "
+            "recovery empties the whole segment. A block of the log that was written to the wrong place contains "
+            "batches whose offsets jump ahead; kdump recover --salvage keeps those in place."
         ),
         _KEPT,
         "LogSegment.recover, OffsetIndex.append",
@@ -262,11 +262,11 @@ ENTRIES = (
         "Whole batch inside damaged bytes that does not belong to this log",
         (
             "{length} bytes inside damaged bytes are a batch with a right checksum and offset {offset}, but "
-            "{undecided:?nothing shows that they are of this log|do not fit this log}"
+            "{undecided:?nothing shows that they belong to this log|do not fit this log}"
         ),
-        "The value of a record can contain Kafka batches, and a block that was written to the wrong place those of "
-        "another log. kdump shows such a batch and never uses it. Where nothing shows whether it is of this log, a "
-        "recovery that removes it counts it in given up.",
+        "The value of a record can contain Kafka batches, and so can a block of another log that was written to the "
+        "wrong place. kdump shows such a batch and never uses it. If nothing shows whether it belongs to this log, "
+        "a recovery that removes it counts it in given up.",
         "Nothing.",
         "kdump",
     ),
@@ -284,7 +284,7 @@ ENTRIES = (
         _E,
         "The last batch is incomplete",
         "the last {length} bytes are the beginning of a batch{claimed:? of # bytes}",
-        "The machine or the broker stopped while it wrote the batch, or the file was truncated.",
+        "The machine or the broker stopped while it was writing the batch, or the file was truncated.",
         _TAIL,
         "FileLogInputStream.nextBatch, LogSegment.recover",
     ),

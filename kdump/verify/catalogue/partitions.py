@@ -28,8 +28,8 @@ ENTRIES = (
             "{epoch}): sequence {sequence} after {previous}"
         ),
         (
-            "Legal where the log cleaner compacted the log: then this is info. Elsewhere batches of this "
-            "producer are missing."
+            "Legal if the log cleaner compacted the log: then this is info. Otherwise batches of this producer are "
+            "missing."
         ),
         _KEPT,
         _PRODUCER,
@@ -94,8 +94,9 @@ ENTRIES = (
         "Transaction is open at the end of the log",
         "producer {producer_id} (epoch {epoch}) has a transaction open since offset {first}",
         (
-            "Consumers with isolation.level=read_committed stop before it until its marker is written. A recovery that "
-            "truncated the log warns of it where no transaction log says whether the marker still comes."
+            "Consumers with isolation.level=read_committed stop before it until its marker is written. A recovery "
+            "that truncated the log warns about it if no transaction log says whether the marker will still be "
+            "written."
         ),
         "Nothing.",
         "ProducerStateManager.firstUnstableOffset",
@@ -109,8 +110,8 @@ ENTRIES = (
             "{problem:@hanging}; to end it: {command}"
         ),
         (
-            "Consumers with isolation.level=read_committed never get past it. The log cleaner and the "
-            "retention of transactions stop there, too."
+            "Consumers with isolation.level=read_committed never get past it. The log cleaner and the retention of "
+            "transactions stop there too."
         ),
         "Nothing: a running broker has to write the marker.",
         "KIP-664, ProducerStateManager.hasLateTransaction",
@@ -124,8 +125,8 @@ ENTRIES = (
             "missing: {missing}"
         ),
         (
-            "Legal where the log cleaner compacted the log: then this is info. Elsewhere a segment, or the "
-            "end of one, is missing, and its records with it. A consumer gets no error: it reads on after the hole."
+            "Legal if the log cleaner compacted the log: then this is info. Otherwise a segment, or the end of one, "
+            "is missing, and its records with it. A consumer gets no error: it reads on after the hole."
         ),
         (
             "Nothing on this disk can bring them back: recover reports the offsets as damaged and leaves the hole. "
@@ -204,8 +205,8 @@ ENTRIES = (
         _E,
         "Base offset of the last batch has changed by one bit",
         (
-            "the base offset of the last batch is {offset} and should be {expected}: the batch would end at "
-            "{value} then, as the {what} says, and no offset before it would be missing"
+            "the base offset of the last batch is {offset} and should be {expected}: the batch would then end at "
+            "{value}, as the {what} says, and no offset before it would be missing"
         ),
         (
             "No checksum covers the base offset. A recovery point, a high watermark and the name of a producer "
@@ -221,15 +222,16 @@ ENTRIES = (
         "Checkpoint file cannot be read",
         "{problem}",
         (
-            "A broker takes the log directory offline, and stops when it has no other one. Where only a "
-            "number is malformed, it depends on the file: recovery points become 0, logs start at their first "
+            "A broker takes the log directory offline, and stops when it has no other one. If only a number is "
+            "malformed, the effect depends on the file: recovery points become 0, logs start at their first "
             "segment, no replica is served because the high watermarks are missing, or the log cleaner stops."
         ),
         (
-            "--truncate and --salvage of the log directory move a recovery-point-offset-checkpoint to the undo files: "
-            "the next start then reads every partition from offset 0. Nothing else. To delete one of the others "
-            "means: without high watermarks a replica serves nothing new until it has learned them again, without log "
-            "start offsets a log starts at its first segment, without cleaner offsets cleaning begins again."
+            "--truncate and --salvage of the log directory move a recovery-point-offset-checkpoint to the undo "
+            "files: the next start then reads every partition from offset 0. They change no other checkpoint. If "
+            "you delete one: without high watermarks a replica serves nothing new until it has learned them again, "
+            "without log start offsets a log starts at its first segment, without cleaner offsets cleaning starts "
+            "over."
         ),
         _CHECKPOINT,
     ),
@@ -248,9 +250,9 @@ ENTRIES = (
         "Checkpoint is after the end of the log",
         "{topic}-{partition}: the {what} is {value}, but the log ends at {end_offset}",
         (
-            "The end of the log was lost after the checkpoint was written. Where it ends below the high watermark, "
+            "The end of the log was lost after the checkpoint was written. If it ends below the high watermark, "
             "committed records are gone, and this is an error: a consumer at one of these offsets gets "
-            "OFFSET_OUT_OF_RANGE, and goes where its auto.offset.reset says. Else it is a warning."
+            "OFFSET_OUT_OF_RANGE, and continues where its auto.offset.reset says. Otherwise this is a warning."
         ),
         (
             "A broker uses the end of the log instead. Nothing on this disk can bring the records back: recover "
@@ -315,12 +317,12 @@ ENTRIES = (
         "Partition has no partition.metadata",
         "this directory has no partition.metadata, so its topic id is not known{topic_id:?; the metadata log has #}",
         (
-            "A broker in KRaft mode treats the partition as a stray: it renames the directory to NAME-stray and begins "
-            "an empty partition. Where the log is empty this is a warning."
+            "A broker in KRaft mode treats the partition as a stray: it renames the directory to NAME-stray and "
+            "begins an empty partition. If the log is empty, this is a warning."
         ),
         (
-            "recover writes the file where the metadata log on the disk has the topic, or another partition of it "
-            "the id. Else write it by hand: kafka-topics.sh --describe says the topic id."
+            "recover writes the file if the metadata log on the disk has the topic, or another partition of the "
+            "topic has the id. Otherwise write it by hand: kafka-topics.sh --describe shows the topic id."
         ),
         _STRAY,
     ),
@@ -366,8 +368,8 @@ ENTRIES = (
         "Partition belongs to another log directory",
         "the metadata log has {topic}-{partition} in the directory with id {stored}, and this is {found}",
         (
-            "A broker that has both directories serves the partition from here and tells the controller. It does not "
-            "start where both have the partition, and begins no log elsewhere while a directory is offline."
+            "A broker that has both directories serves the partition from here and tells the controller. It does "
+            "not start if both have the partition, and creates no log elsewhere while a directory is offline."
         ),
         "Nothing.",
         "ReplicaManager.maybeUpdateTopicAssignment, KIP-858",
@@ -378,12 +380,12 @@ ENTRIES = (
         "Directory was renamed by a broker that found no such replica",
         (
             "a broker did not find {topic}-{partition} with this topic id among its replicas, and renamed it; "
-            "offsets here: {first}..{last}; the way back: stop the broker, move {name} away where it is there, rename "
-            "this directory to {name}, and run kdump recover"
+            "offsets here: {first}..{last}; to bring it back: stop the broker, move {name} away where it is there, "
+            "rename this directory to {name}, and run kdump recover"
         ),
         (
-            "Its topic id was not known or another one, or the partition is not on this broker. A broker neither "
-            "serves nor deletes it. It may have begun an empty partition under the old name."
+            "Its topic id was unknown or a different one, or the partition does not belong to this broker. A broker "
+            "neither serves nor deletes it. It may have begun an empty partition under the old name."
         ),
         "Nothing.",
         _STRAY,
@@ -456,11 +458,11 @@ ENTRIES = (
         _E,
         "Unfinished recovery",
         (
-            "a run of kdump recover stopped here before its end; kdump recover --resume finishes it, kdump "
-            "recover --undo takes it back"
+            "a run of kdump recover stopped here before its end; kdump recover --resume finishes it, kdump recover "
+            "--undo reverts it"
         ),
         "Some files are old, some are new, and some are missing. Nothing is lost.",
-        "kdump recover refuses to begin until the run is finished or taken back.",
+        "kdump recover refuses to begin until the run is finished or undone.",
         "kdump",
     ),
 )

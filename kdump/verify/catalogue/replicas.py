@@ -6,16 +6,16 @@ kdump convert finds them.
 from kdump.verify.catalogue.entry import CatalogueEntry, Severity
 
 _E, _W = Severity.ERROR, Severity.WARNING
-_ALONE = "A broker looks at its own copy alone. kdump recover does, too."
+_ALONE = "A broker looks only at its own copy. So does kdump recover."
 
 ENTRIES = (
     CatalogueEntry(
         "replica/topic-id",
         _E,
         "Copies of different topics under one name",
-        "this copy is of the topic with id {topic_id}; other copies of the partition are of {others}",
+        "this copy belongs to the topic with id {topic_id}; other copies of the partition belong to {others}",
         "The topic was deleted and created again while a broker was away. The copies are never merged.",
-        "A broker that hosts another topic id than the controller says makes the directory a stray one.",
+        "A broker makes the directory a stray if its topic id is not the one that the controller has.",
         "KIP-516, PartitionMetadataFile",
     ),
     CatalogueEntry(
@@ -63,8 +63,8 @@ ENTRIES = (
         _E,
         "A folder lacks records of a partition",
         (
-            "the folder has no records of offsets {offset} to {last}, where an earlier run met damage"
-            "{readable:?; the log has records there now|}; --rewrite {partition} converts the partition anew"
+            "the folder has no records of offsets {offset} to {last}, where an earlier run met damage{readable:?; "
+            "the log has records there now|}; --rewrite {partition} converts the partition again"
         ),
         "A run goes on after the last batch of the one before, and does not go back to what that one left out.",
         "kdump recover does not change the output of a conversion.",
