@@ -6,6 +6,7 @@ interpreter and the imports, which take ten times as long as what most tests run
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -165,6 +166,7 @@ def _run(
             cli.main()
         except SystemExit as ended:
             status = int(ended.code or 0)
+        atexit._run_exitfuncs()
         sys.stdout.flush()
     except BaseException:  # noqa: BLE001
         traceback.print_exc()
