@@ -209,7 +209,7 @@ def _one_of(group: Sequence[Action]) -> Action:
     directory = os.path.dirname(group[0].path)
     logs = [one for one in group if one.path.endswith(_LOGS)]
     indexes = f"{len(group)} indexes of {counted(len(stems), 'segment')}"
-    name = f"{len(logs)} segments with their companions" if logs else indexes
+    name = f"{counted(len(logs), 'segment')} with their companions" if logs else indexes
     last = logs[-1].last_offset if logs else None
     return group[0]._replace(
         path=os.path.join(directory, name),

@@ -139,17 +139,33 @@ def verify_verdict(summary: VerifySummary) -> list[tuple[str, str]]:
     from kdump.verify.findings import Severity  # loaded already where there is such a summary
 
     verdict = summary.verdict
-    words = []
-    if gone := verdict.truncated.number:
-        words.append(f"what a start truncates of {counted(gone, 'partition')}, which kdump recover counts")
-    if count := verdict.damaged.number + verdict.undecided.number:
-        words.append(f"batches are damaged or missing in {counted(count, 'partition')}")
+    words = _loss_words(verdict)
     if below := summary.counts.get(("checkpoint/beyond", Severity.ERROR), 0):
         words.append(
             f"{counted(below, 'log ends', 'logs end')} below {'its' if below == 1 else 'their'} high watermark"
         )
     lost = "; ".join(words) or "no batch is known to be damaged or missing"
     return [("broker", start_sentence(verdict)), ("lost", lost), *((("do", summary.next),) if summary.next else ())]
+
+
+def _loss_words(verdict: StartVerdict) -> list[str]:
+    """What is lost in the partitions with damage, as far as a verify counts it."""
+    loss, number = verdict.loss, verdict.truncated.number
+    damaged = number + verdict.damaged.number + verdict.undecided.number
+    if not damaged:
+        return []
+    words = []
+    if number:
+        gone = f"at least {counted(loss.records, 'record')}" if loss.records else "an unknown number of records"
+        if loss.exact:
+            gone = counted(loss.records, "valid record") if loss.records else "no valid record"
+        of = f" of {counted(number, 'partition')}" if number > 1 else ""
+        first, end = (None, None) if loss.offsets is None or damaged > 1 else loss.offsets
+        words.append(f"a start gives up {gone}{of}" + (f", offsets {offsets_text(first, end)}" if end else ""))
+    absent = [f"{counted(loss.damaged_bytes, 'byte')} damaged"] if loss.damaged_bytes else []
+    absent += [f"{counted(loss.missing, 'offset')} missing"] if loss.missing else []
+    what = " and ".join(absent) or "batches are damaged or missing"
+    return [*words, f"{what} in {counted(damaged, 'partition')}"]
 
 
 def start_sentence(verdict: StartVerdict) -> str:

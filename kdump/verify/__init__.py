@@ -6,7 +6,7 @@ _MODULES = {
     "kdump.verify.checks.hanging": "OpenTransaction",
     "kdump.verify.findings": "CATALOGUE CatalogueEntry Severity",
     "kdump.verify.report": "FileReport VerifyInterrupted",
-    "kdump.verify.start_verdict": "PathCount StartVerdict",
+    "kdump.verify.start_verdict": "PathCount StartLoss StartVerdict",
     "kdump.verify.summary": "FindingFilter LogPosition PartitionSummary VerifySummary VerifyTotals WorstPartition",
 }
 __all__, __getattr__, __dir__ = exports(__name__, _MODULES)

@@ -1,5 +1,6 @@
 """What a broker's next start does with all that a run looked at: whether it starts, and what becomes of partitions."""
 
+import os
 from typing import Final, NamedTuple
 
 from kdump.verify.findings import Severity
@@ -21,6 +22,58 @@ class PathCount(NamedTuple):
         return PathCount(self.number + 1, self.first if self.number >= _NAMED else (*self.first, path))
 
 
+class StartLoss(NamedTuple):
+    """What is lost in partitions with damage, as far as a verify knows it.
+
+    A start gives up `records` valid ones, and more where not `exact`: batches after the damage in the same segment were
+    not counted. `offsets` are the first one that it gives up and the next after them; None where they are not known, or
+    belong to several partitions. `damaged_bytes` are in no valid batch, `missing` is a number of offsets.
+    """
+
+    records: int = 0
+    exact: bool = True
+    offsets: tuple[int, int] | None = None
+    damaged_bytes: int = 0
+    missing: int = 0
+
+    def plus(self, report: Report, *, truncated: bool) -> "StartLoss":
+        """The same with a partition more; `truncated`: a start truncates its log."""
+        absent = (one.data.get("missing") for one in report.findings if one.code == "segment/missing" and one.severity)
+        records, exact = _given_up(report) if truncated else (0, True)
+        return StartLoss(
+            self.records + records,
+            self.exact and exact,
+            _offsets(report) if truncated else None,
+            self.damaged_bytes + sum(file.bytes - file.valid_bytes for file in report.files),
+            self.missing + sum(count for count in absent if isinstance(count, int)),
+        )
+
+
+def _given_up(report: Report) -> tuple[int, bool]:
+    """The valid records that a start removes from the logs, and whether these are all."""
+    outcome, records, exact = report.outcome, 0, True
+    if outcome is None:
+        return 0, False
+    for file in report.files:
+        name = os.path.basename(file.file.path)
+        cut = 0 if name in outcome.deleted_files else outcome.truncations.get(name)
+        if cut is None or cut >= file.valid_bytes:  # all before it is valid, so that nothing valid comes after it
+            exact &= name not in outcome.emptied_logs
+        elif cut == 0 and file.records is not None:
+            records += file.records
+        else:
+            exact = False
+    return records, exact
+
+
+def _offsets(report: Report) -> tuple[int, int] | None:
+    """The offsets that a start takes from the end of a log, the first one and the next after them."""
+    outcome, end = report.outcome, report.log_end_offset
+    if outcome is None or end is None or outcome.log_end_offset >= end:
+        return None
+    return outcome.log_end_offset, end
+
+
 class StartVerdict(NamedTuple):
     """What a broker's next start does with what a run looked at.
 
@@ -28,7 +81,7 @@ class StartVerdict(NamedTuple):
     is not known whether it starts. It truncates the logs of `truncated` at damage, renames the directories `renamed` to
     NAME-stray, and serves `damaged`, where batches are damaged or missing, as they are; what it does about the damage
     of `undecided` is not known. `has_directory`: a directory was looked at, not files alone, of which a broker's start
-    says nothing.
+    says nothing. `loss` is what is lost in the partitions with damage.
     """
 
     refused: str | None = None
@@ -38,6 +91,7 @@ class StartVerdict(NamedTuple):
     damaged: PathCount = PathCount()
     undecided: PathCount = PathCount()
     has_directory: bool = False
+    loss: StartLoss = StartLoss()
 
     @property
     def starts(self) -> bool | None:
@@ -72,6 +126,7 @@ class StartVerdict(NamedTuple):
             verdict = verdict._replace(renamed=verdict.renamed.plus(path))
         if not is_damaged(report):
             return verdict
+        verdict = verdict._replace(loss=verdict.loss.plus(report, truncated="truncates" in brokers))
         if "truncates" in brokers:
             return verdict._replace(truncated=verdict.truncated.plus(path))
         if not report.whole or any(each.broker is None for each in report.findings if each.severity is Severity.ERROR):

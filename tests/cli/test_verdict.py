@@ -85,7 +85,7 @@ def test_what_a_start_does_about_the_damage_may_be_unknown(changing: Any, logs: 
     said, lost = changing.inside("verify", "d/alone").lines[:2]
     assert said.startswith("broker: whether it starts is not known: ")
     assert said.endswith("; a start may truncate the log of, or leave the damage in, 1 partition (d/alone/t-0)")
-    assert lost == "lost: batches are damaged or missing in 1 partition"
+    assert lost == "lost: 393 bytes damaged in 1 partition"
 
 
 def test_on_its_own_it_is_not_known(changing: Any, logs: Path) -> None:
@@ -144,3 +144,53 @@ def test_an_undo_says_that_the_damage_is_back(changing: Any, logs: Path) -> None
     changing.inside("recover", "--truncate", "d")
     shown = changing.inside("recover", "--undo", "--format", "terminal", "d").lines
     assert shown[0].split()[:2] == ["broker", "starts:"]
+
+
+def seven_segments(tmp_path: Path) -> Path:
+    """A partition in a log directory, with its checkpoints."""
+    shutil.copytree(FIXTURES / "segments" / "segments-0", tmp_path / "d" / "t-0")
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        (tmp_path / "d" / name).write_text("0\n0\n")
+    return tmp_path / "d" / "t-0"
+
+
+def lost_in(changing: Any) -> str:
+    """What a verify says is lost."""
+    (lost,) = (line for line in changing.inside("verify", "d").lines if line.startswith("lost: "))
+    return str(lost)
+
+
+def test_verify_counts_records_that_a_start_gives_up(changing: Any, tmp_path: Path) -> None:
+    """Of the damaged segment they are not known, where valid batches come after the damage."""
+    log = seven_segments(tmp_path) / f"{0:020}.log"
+    data = log.read_bytes()
+    log.write_bytes(data[:300] + bytes([data[300] ^ 1]) + data[301:])
+    assert lost_in(changing) == (
+        "lost: a start gives up 499 valid records, offsets 0..508, next 509; 2101 bytes damaged in 1 partition"
+    )
+    log.write_bytes(data[:9000] + bytes([data[9000] ^ 1]) + data[9001:])
+    assert lost_in(changing).startswith("lost: a start gives up at least 433 records, offsets ")
+    log.write_bytes(bytes(len(data)))
+    assert lost_in(changing) == (
+        "lost: a start gives up 433 valid records, offsets 0..508, next 509; 15793 bytes damaged and 76"
+        " offsets missing in 1 partition"
+    )
+
+
+def test_verify_says_when_a_start_gives_up_nothing(changing: Any, tmp_path: Path) -> None:
+    log = max(seven_segments(tmp_path).glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-5])
+    assert lost_in(changing) == "lost: a start gives up no valid record; 464 bytes damaged in 1 partition"
+
+
+def test_verify_counts_missing_offsets(changing: Any, tmp_path: Path) -> None:
+    for path in seven_segments(tmp_path).glob(f"{231:020}.*"):
+        path.unlink()
+    assert lost_in(changing) == "lost: 71 offsets missing in 1 partition"
+
+
+def test_a_narrow_table_keeps_the_number_of_segments(changing: Any, tmp_path: Path) -> None:
+    log = seven_segments(tmp_path) / f"{231:020}.log"
+    log.write_bytes(bytes(log.stat().st_size))
+    shown = changing.inside("recover", "--format", "terminal", "d", COLUMNS="80").text
+    assert "2 segments + companions" in shown
