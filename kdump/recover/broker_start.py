@@ -80,6 +80,15 @@ def plan_indexes(builder: PlanBuilder, log: LoadableLog, segments: Segments) -> 
                 builder.after[companion] = FileContent()
 
 
+def plan_partition_metadata(builder: PlanBuilder) -> None:
+    """Write a partition.metadata that is missing, or cannot be read, where the topic id is known."""
+    given = builder.given
+    lacking = given.report.whole and not given.report.has_metadata
+    if (PARTITION_METADATA in builder.reasons or lacking) and given.metadata is not None:
+        builder.reasons.setdefault(PARTITION_METADATA, "metadata/missing")
+        builder.after[PARTITION_METADATA] = FileContent(data=given.metadata)
+
+
 def complete_start(builder: PlanBuilder, log: LoadableLog, segments: Segments) -> Plan:
     """Plan what belongs to no segment, and complete the plan. Raises SourceError."""
     given = builder.given
@@ -89,10 +98,7 @@ def complete_start(builder: PlanBuilder, log: LoadableLog, segments: Segments) -
         _plan_snapshots(builder, log, segments)
     if not given.alone:
         _plan_epochs(builder, log)
-    lacking = given.report.whole and not given.report.has_metadata
-    if (PARTITION_METADATA in builder.reasons or lacking) and given.metadata is not None:
-        builder.reasons.setdefault(PARTITION_METADATA, "metadata/missing")
-        builder.after[PARTITION_METADATA] = FileContent(data=given.metadata)
+    plan_partition_metadata(builder)
     for name in given.sizes:
         if name not in log.result.files and not name.endswith(".snapshot"):
             builder.after.setdefault(name, None)

@@ -1,8 +1,18 @@
-"""The reindex strategy: companions that are wrong, or all of them, are rebuilt from the log, and no log changes."""
+"""The reindex strategy: companions that are wrong, or all of them, are rebuilt from the log, and no log changes.
+
+A partition.metadata that is missing, or cannot be read, is written as the other strategies do.
+"""
 
 from kdump.broker.predict import directory_state, predict_start
 from kdump.format.checkpoint import EpochEntry, build_epochs
-from kdump.format.naming import INDEX_SUFFIXES, LEADER_EPOCH_CHECKPOINT, number_of, segment_file_name
+from kdump.format.naming import (
+    INDEX_SUFFIXES,
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    number_of,
+    segment_file_name,
+)
+from kdump.recover.broker_start import plan_partition_metadata
 from kdump.recover.plan import FileContent, Plan
 from kdump.recover.plan_builder import PlanBuilder, Segments
 from kdump.recover.plan_completion import complete_plan
@@ -26,6 +36,9 @@ def reindex(given: PlanInput, budget: RebuildBudget | None = None) -> Plan:
     _plan_snapshots(builder, segments)
     if all(segment.valid for segment in segments.values()):
         _plan_epochs(builder)
+    if any(finding.code == "metadata/format" for finding in given.findings_of(PARTITION_METADATA)):
+        builder.reasons[PARTITION_METADATA] = "metadata/format"
+    plan_partition_metadata(builder)
     return complete_plan(builder, segments, given.report.log_start_offset, given.report.log_end_offset)
 
 

@@ -44,7 +44,7 @@ def finding(ran: Any, code: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("given", [["d"], ["d/retained-0"]])
-@pytest.mark.parametrize("strategy", ["--truncate", "--salvage"])
+@pytest.mark.parametrize("strategy", ["--truncate", "--salvage", "--reindex"])
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_the_id_comes_from_the_metadata_log(
     changing: Any, leader: Path, name: str, strategy: str, given: list[str]
