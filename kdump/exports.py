@@ -20,6 +20,8 @@ def exports(
         from importlib import import_module
 
         if name not in homes:
+            if not name.startswith("__") and name in sys.modules["kdump"].__all__:
+                raise AttributeError(f"{package}.{name} is kdump.{name}", name=name)
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value: object = getattr(import_module(homes[name]), name)
         setattr(sys.modules[package], name, value)

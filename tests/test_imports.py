@@ -206,6 +206,12 @@ def test_a_name_that_moved_says_where_it_is(name: str, home: str) -> None:
         exec("from kdump import nothing")
 
 
+def test_a_room_says_what_stands_at_the_top() -> None:
+    with pytest.raises(AttributeError, match=r"^kdump\.verify\.VerifyOptions is kdump\.VerifyOptions$"):
+        _ = kdump.verify.VerifyOptions
+    assert not hasattr(kdump.stat, "__version__")
+
+
 def test_public_names_are_typed() -> None:
     assert not public_names.differing(), "run python tests/support/public_names.py"
     for path, text in public_names.stubs().items():
