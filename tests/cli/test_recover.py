@@ -628,7 +628,7 @@ def test_undo_is_refused_while_a_broker_runs(kdump: Any, cut: Path) -> None:
 def test_every_command_line_option_has_a_place() -> None:
     """A new option has to be put among those of the plan, of applying, of showing, or of where it runs."""
     of_where = {"master", "spark_settings"}
-    of_showing = {"format_name", "level", "everything", "jobs", "progress", "color", "quiet"}
+    of_showing = {"format_name", "level", "everything", "jobs", "progress", "color", "quiet", "help_all"}
     modes = {"truncate", "salvage", "reindex", "undo", "resume", "plan_file"}
     names = {parameter.name for parameter in command.command.params if isinstance(parameter, click.Option)}
     assert names == of_where | of_showing | modes | {"run", "force"} | {*command._OF_THE_PLAN, *command._HOW}

@@ -201,7 +201,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         kdump.arrow(path, columns=[])
     with pytest.raises(ValueError, match="at least one"):
         kdump.arrow(path, columns=["key", "key"])
-    with pytest.raises(ValueError, match="none of read-committed, read-uncommitted, all"):
+    with pytest.raises(ValueError, match="not one of read-committed, read-uncommitted, all"):
         kdump.arrow(path, isolation="committed")  # type: ignore[arg-type]
     with pytest.raises(kdump.SourceError):
         kdump.arrow(tmp_path / "nothing")
