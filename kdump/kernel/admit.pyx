@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
 """The common case of an append, in one call: check a record batch without a producer, copy it, assign its offsets."""
 
 cimport cython

@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
 """Fills the buffers of columns, as Arrow lays them out, with the records of batches; see columns.pyi.
 
 kdump.kernel.records has the walk over records that this module shares. A batch goes in whole or not at all: whether

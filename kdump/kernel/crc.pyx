@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
 """Checksums: CRC-32C for magic 2, CRC-32 for magic 0 and 1 and for the log of Kafka 0.7; see crc.h."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

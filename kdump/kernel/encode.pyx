@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
 """Encodes the records of one batch, or the messages of a set.
 
 kdump.format.record and kdump.format.legacy describe the layouts. The encoder computes the size of a record, reserves

@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
 """Writes bytes as text with escapes, as hexadecimal digits and in base64, for the lines of records and rows.
 
 Text is copied in runs of bytes that need no escape. The escapes of ASCII are looked up, other characters are decoded.

@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
 """Checks the offset index and the time index of a segment during its scan, and builds them like a broker.
 
 The scan calls the tracker only for a batch that an entry points to, or for which an entry is due (`Due`). It skips most

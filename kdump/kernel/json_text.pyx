@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
 """Which values of a column of bytes are UTF-8, and which are JSON text; see json_text.pyi.
 
 JSON is read without recursion and without memory of its own: a bit for each level says whether it is an object.

@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
 """Formats the records of one batch as lines, one method a format. kdump.render documents the formats.
 
 Inner functions work on (pointer, end), reserve room before they write, and never raise. They call Python

@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
 """Writes the messages of internal topics as text or JSON, by a program made from their schemas; see messages.pyi.
 
 Every function compares lengths and counts with the bytes that are left. One that cannot read what Kafka would write

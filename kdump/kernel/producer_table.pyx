@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
 """Tables of producers and of their transactions, filled batch by batch and merged row by row.
 
 kdump.stat.producers has the layout of a packed row of `ProducerRows`. A packed row of `Transactions` has 13 int64:

@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
 """Producer state: a scan records the batches of producers (`Runs`), a replay applies them like a broker (`Producers`).
 
 A scan of a log in ranges, in any order or in parallel, gives the same events as a scan of the whole log, but starts a

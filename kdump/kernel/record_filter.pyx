@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
 """Finds the records that have given keys, values, headers, offsets and timestamps; see record_filter.pyi."""
 
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize

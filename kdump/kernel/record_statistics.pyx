@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
 """Sums up the records of batches: sizes, keys, header keys, values, timestamps; see record_statistics.pyi.
 
 kdump.kernel.records has checked the records before. This walk does not judge them, but it never reads past their end.

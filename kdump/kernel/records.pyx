@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
 """Checks the records of one batch (`validate_*`), or decodes them to rows of integers (`decode_*`).
 
 kdump.format.record (magic 2) and kdump.format.legacy (magic 0 and 1) describe the layouts. The length prefix of a

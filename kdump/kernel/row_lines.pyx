@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
 """Formats rows of Arrow's columns as lines of JSON or CSV; see row_lines.pyi.
 
 The lines go into a buffer of the caller. Inner functions reserve room before they write. Where there is none for a

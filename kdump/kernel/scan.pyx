@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
 """The walk over the batches of a segment: checks framing, checksum and header in one pass.
 
 A batch that fails a check, or whose records have to be decompressed first, becomes a row of integers (BATCH_COLUMNS)

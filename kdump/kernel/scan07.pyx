@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
 """The walk over the log of Kafka 0.7: checks framing and checksums, decodes compressed messages.
 
 kdump.format.kafka07 describes the layout. The interface, rows and bits are those of kdump.kernel.scan, so that

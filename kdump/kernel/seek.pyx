@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
 """Finds the batch with an offset through the offset index, in one call.
 
 The walk verifies the checksum of every batch on the way. It ends at bytes that are no valid batch; kdump.storage.walk

@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
 """Counts the batches of a segment: from their headers alone, or as another walk found them.
 
 A batch counts when the fields of its header are in order, and when the bytes after it are a header that is in order
