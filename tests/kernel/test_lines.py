@@ -532,8 +532,9 @@ def test_times(stamps: list[int]) -> None:
     assert [line.partition("time=")[2].split(" ")[0] for line in lines] == [iso_time(stamp) for stamp in stamps]
 
 
+@pytest.mark.laws
 def test_every_day_of_four_hundred_years() -> None:
-    days = [*range(-719_162, -573_000), *range(2_786_000, 2_932_896)]
+    days = sampled([*range(-719_162, -573_000), *range(2_786_000, 2_932_896)], 11)
     opened = plain_lines.opened(Record(0, day * 86_400_000, None, None, (), -1, 2, 0, 0) for day in days)
     lines = compiled("text", PLAIN, opened).splitlines()
     assert [line.partition("time=")[2].split(" ")[0] for line in lines] == [iso_time(day * 86_400_000) for day in days]

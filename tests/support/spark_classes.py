@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 SESSION = """
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
@@ -21,6 +22,10 @@ for name in ("spark.driver.host", "spark.driver.bindAddress"):
 spark = builder.getOrCreate()
 assert spark.range(10).selectExpr("sum(id)").collect()
 spark.stop()
+gateway = SparkContext._gateway
+gateway.shutdown()
+gateway.proc.stdin.close()
+gateway.proc.wait()  # the JVM writes the archive at its end
 """
 
 
