@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.format.naming import TopicPartition
+from kdump.recover import planner
 from kdump.recover.next_step import (
     PUT_BACK,
     START_BROKER,
@@ -21,7 +22,6 @@ from kdump.recover.next_step import (
 )
 from kdump.recover.plan import REINDEX, SALVAGE, TRUNCATE, Damaged, GivenUp, Lost, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals, lost_fields
-from kdump.recover.planner import plan_recovery
 from kdump.recover.runs import is_log_directory
 from kdump.storage.discovery import discover
 from kdump.storage.file_store import is_url
@@ -333,7 +333,7 @@ def summary_of_preview(paths: Sequence[str]) -> RecoverySummary:
     """The summary of a preview of the partitions at the paths: what a broker's next start does with them."""
     options = RecoverOptions(now_ms=int(time.time() * 1000))
     totals, failed = RecoveryTotals(options, paths, applies=False), False
-    for item in plan_recovery(discover(paths), options, compares=True):
+    for item in planner.plan_recovery(discover(paths), options, compares=True):
         if isinstance(item, Plan):
             totals.add(RecoveryResult(item))
         failed |= not isinstance(item, Plan)
