@@ -3,6 +3,7 @@ and what the attributes of exported classes are."""
 
 from __future__ import annotations
 
+import ast
 import collections.abc
 import functools
 import inspect
@@ -19,7 +20,7 @@ import pytest
 import kdump
 import user_program
 from support import build
-from support.public_names import public_names
+from support.public_names import ROOT, differing, public_names, stubs
 
 # What one function of kdump hands to another: the classes of these stay inside.
 INSIDE = {
@@ -134,6 +135,17 @@ def test_every_class_that_a_user_meets_has_a_public_name() -> None:
 @pytest.mark.parametrize("where", INSIDE)
 def test_what_stays_inside_is_still_there(where: str) -> None:
     assert hidden().get(where) == {INSIDE[where]}
+
+
+def test_public_names_are_typed() -> None:
+    assert not differing(), "run python tests/support/public_names.py"
+    for path, text in stubs().items():
+        tree = ast.parse(text)
+        seen = [one.asname for node in tree.body if isinstance(node, ast.ImportFrom) for one in node.names]
+        package = ".".join(path.parent.relative_to(ROOT).parts)
+        assert set(import_module(package).__all__) - {"__version__"} <= set(seen)
+        assert set(seen) <= set(dir(import_module(package)))
+    assert (Path(kdump.__file__).parent / "py.typed").exists()
 
 
 def test_types_are_found_in_every_place() -> None:

@@ -5,6 +5,7 @@ from kdump.verify.findings import Severity as Severity
 from kdump.verify.report import FileReport as FileReport
 from kdump.verify.report import VerifyInterrupted as VerifyInterrupted
 from kdump.verify.start_verdict import PathCount as PathCount
+from kdump.verify.start_verdict import StartLoss as StartLoss
 from kdump.verify.start_verdict import StartVerdict as StartVerdict
 from kdump.verify.summary import FindingFilter as FindingFilter
 from kdump.verify.summary import LogPosition as LogPosition
