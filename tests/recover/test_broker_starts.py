@@ -156,7 +156,7 @@ def test_a_saved_plan_is_not_applied_while_a_broker_runs_and_says_so(
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as broker:
         assert broker.stdout is not None
         broker.stdout.readline()
-        held = r"another process holds the lock.*nothing of .* was applied"
+        held = r"another process holds the lock.*nothing in .* was applied"
         with ExitStack() as locks, pytest.raises(KdumpError, match=held):
             saved.check(planner.plan_recovery(discover([str(directory)]), saved.options, locks=locks))
 
