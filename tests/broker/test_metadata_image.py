@@ -270,7 +270,7 @@ def test_a_torn_last_batch_is_the_end(tmp_path: Path) -> None:
     assert (found.offset, found.missing_from, found.is_complete) == (0, None, True)
     assert found.damage is not None
     assert not read(directory, 1).is_complete
-    with pytest.raises(SourceError, match="the log ends with offset 1, there is no 7"):
+    with pytest.raises(SourceError, match="the log ends with offset 1; there is no offset 7"):
         read(write_log(tmp_path / "whole" / "__cluster_metadata-0", [TOPIC, PARTITION]), 7)
 
 

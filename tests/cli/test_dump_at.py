@@ -199,13 +199,13 @@ def test_nothing_yet(kdump: Any, log: Path) -> None:
     for at in ("latest", "41"):
         ran = kdump.inside("dump", "--at", at, "topic-7")
         assert (ran.status, ran.text) == (0, "")
-        assert ran.problems == "kdump: topic-7: nothing has offset 41 yet, the log has the offsets 10 to 40\n"
+        assert ran.problems == "kdump: topic-7: nothing has offset 41 yet; the log has offsets 10 to 40\n"
     for path in log.iterdir():
         path.unlink()
     (log / f"{5:020}.log").touch()
     ran = kdump.inside("dump", "--at", "earliest", "topic-7")
     assert (ran.status, ran.text) == (0, "")
-    assert ran.problems == "kdump: topic-7: the log is empty, its first offset will be 5\n"
+    assert ran.problems == "kdump: topic-7: the log is empty; its first offset will be 5\n"
 
 
 @pytest.mark.parametrize("at", ["9", "0", "42", "9223372036854775807"])

@@ -218,7 +218,7 @@ def test_any_bytes_in_records_make_an_image(tmp_path_factory: pytest.TempPathFac
         (["--metadata-image", "--diff", ":2"], 2, "--diff needs the first offset"),
         (["--metadata-image", "--batches"], 2, "--batches and --metadata-image cannot be combined"),
         (["--metadata-image", "-n", "1"], 2, "-n and --metadata-image cannot be combined"),
-        (["--metadata-image", "--offset", "122"], 3, "the log ends with offset 121, there is no 122"),
+        (["--metadata-image", "--offset", "122"], 3, "the log ends with offset 121; there is no offset 122"),
     ],
 )
 def test_what_is_refused(kdump: Any, arguments: list[str], status: int, why: str) -> None:

@@ -208,7 +208,7 @@ def test_a_second_undo_would_bring_the_repair_back(changing: Any, killed: Path) 
     assert log.read_bytes() == damaged
     again = changing.inside("recover", "--undo", "killed")
     assert (again.status, log.read_bytes() == damaged) == (3, True)
-    assert "is an undo itself" in again.problems
+    assert "is itself an undo" in again.problems
     assert "brings the repair back" in again.problems
     (name,) = re.findall(r"--undo --run (\S+) -- killed", again.problems)
     ran = changing.inside("recover", "--undo", "--run", name, "killed")

@@ -34,7 +34,7 @@ def test_rows_of_logs_without_a_name_never_mix(
 ) -> None:
     out = str(tmp_path / FILES[target])
     assert run(["convert", *nameless, "-o", out]) == 3
-    assert "their rows would mix" in capsys.readouterr().err
+    assert "their rows would be mixed" in capsys.readouterr().err
     assert not Path(out).exists()
     assert run(["convert", *nameless, "-o", out, "--replica", "all"]) == 0
     assert run(["convert", nameless[0], "-o", str(tmp_path / f"alone-{FILES[target]}")]) == 0
@@ -44,7 +44,7 @@ def test_parquet_and_arrow_without_a_name(nameless: list[str], tmp_path: Path) -
     assert run(["convert", *nameless, "-o", str(tmp_path / "mixed")]) == 3
     assert run(["convert", *nameless, "-o", str(tmp_path / "out"), "--replica", "all"]) == 0
     assert set(pq.read_table(tmp_path / "out").column("replica").to_pylist()) == set(nameless)
-    with pytest.raises(kdump.SourceError, match="their rows would mix"):
+    with pytest.raises(kdump.SourceError, match="their rows would be mixed"):
         kdump.arrow(nameless)
     found = kdump.arrow(nameless, replica=ReplicaUse.ALL).read_all()
     assert found.column("replica").to_pylist() == [path for path in nameless for _ in range(5)]

@@ -114,7 +114,7 @@ def test_what_cannot_be_looked_up(kdump: Any, tmp_path: Path) -> None:
     for options, words in (
         (("--producer", "1", "."), b"cannot be combined"),
         (("-",), b"standard input"),
-        (("--format", "kafka", "."), b"does not go with --format kafka"),
+        (("--format", "kafka", "."), b"cannot be combined with --format kafka"),
     ):
         ran = kdump.inside("dump", "--transactional-id", NAME, *options)
         assert (ran.status, words in ran.err) == (2, True)

@@ -454,10 +454,10 @@ def test_magic_0_keeps_the_wrong_checksum_of_its_lz4_frames() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ({"magic": 3}, "no records have magic 3, only 0, 1 and 2"),
-        ({"magic": -1}, "no records have magic -1"),
-        ({"magic": "0.7"}, "no records have magic '0.7'"),
-        ({"codec": "brotli"}, "no codec 'brotli', only none, gzip, snappy, lz4, zstd"),
+        ({"magic": 3}, "records have magic 0, 1 or 2, not 3"),
+        ({"magic": -1}, "records have magic 0, 1 or 2, not -1"),
+        ({"magic": "0.7"}, "records have magic 0, 1 or 2, not '0.7'"),
+        ({"codec": "brotli"}, "no codec 'brotli'; the codecs are none, gzip, snappy, lz4, zstd"),
         ({"codec": 5}, "no codec 5"),
         ({"codec": -1}, "no codec -1"),
         ({"codec": None}, "no codec None"),
@@ -623,7 +623,7 @@ def test_closed_while_a_record_comes() -> None:
         (None, b"", "the key is null"),
         (b"\0\0\0", b"", "the key has 3 bytes, expected at least 4"),
         (b"\xff\xff\0\0", b"", "the key has version -1"),
-        (b"\0\0\0\7", b"", "no control record has type 7"),
+        (b"\0\0\0\7", b"", "no control record of type 7"),
         (encode_key(ControlType.COMMIT), None, "the marker's value is null"),
         (encode_key(ControlType.ABORT), b"\0\0\0\0\0", "the marker's value has 5 bytes, expected 6"[:31]),
         (encode_key(ControlType.ABORT), b"\xff\xff\0\0\0\0", "the marker has version -1"),
@@ -668,7 +668,7 @@ def test_markers_that_do_not_exist(words: dict[str, Any], sentence: str) -> None
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ({"magic": 2}, "no entries have magic 2, only 0 and 1"),
+        ({"magic": 2}, "entries have magic 0 or 1, not 2"),
         ({"codec": "lz4"}, "Kafka 0.7 has no lz4"),
         ({"codec": "zstd"}, "Kafka 0.7 has no zstd"),
         ({"magic": 0, "codec": "gzip"}, "magic 0 of Kafka 0.7 has no codecs"),

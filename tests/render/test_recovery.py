@@ -119,7 +119,7 @@ def test_a_plan_says_what_is_lost_and_what_it_needs() -> None:
         "(producer 2 from offset 17); --salvage --dry-run shows how much of it can be kept"
     )
     assert said["damaged"] == (
-        "offsets 29..33, next 34 in 158 damaged bytes; this is not proven, and more may be damaged or missing"
+        "offsets 29..33, next 34 in 158 damaged bytes; these are not proven, and more may be damaged or missing"
     )
     assert said["committed"].startswith(
         "COMMITTED offsets 15..27, next 28, would be missing here (the high watermark is 28)."

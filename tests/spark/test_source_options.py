@@ -428,7 +428,7 @@ def test_a_name_that_is_no_utf8_is_escaped(tmp_path: Path) -> None:
 
 def test_rows_of_logs_without_a_name_never_mix(tmp_path: Path) -> None:
     paths = [str(written(tmp_path / name, build.batch([build.record(b"k")]))) for name in ("one", "other")]
-    with pytest.raises(SourceOptionError, match="their rows would mix"):
+    with pytest.raises(SourceOptionError, match="their rows would be mixed"):
         read(tmp_path)
     assert [row["offset"] for row in read(paths[0])] == [0]
 
