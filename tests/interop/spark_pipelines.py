@@ -1,6 +1,6 @@
 """What a program of Spark does with the disks of a cluster: the recipes of kdump-spark(7), which tests run as they are.
 
-`disks` are the log directories of brokers, or directories above them; the driver and every worker have to see them.
+`disks` are the log directories of brokers, or directories above them; the driver and every worker must see them.
 """
 
 from __future__ import annotations

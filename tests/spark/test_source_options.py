@@ -341,7 +341,7 @@ def test_a_path_that_is_not_there_is_an_error_with_the_host(tmp_path: Path) -> N
     reader = source.reader(source.schema())
     (partition,) = reader.partitions()
     shutil.rmtree(log.parent)
-    with pytest.raises(kdump.SourceError, match=r"no such file \(on host \S+\); the driver and every worker have to"):
+    with pytest.raises(kdump.SourceError, match=r"no such file \(on host \S+\); the driver and every worker must"):
         list(reader.read(partition))
 
 
