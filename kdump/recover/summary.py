@@ -277,15 +277,12 @@ class RecoveryTotals:
         steps = [step for step in self._steps if not (failed and step.urgency <= Urgency.PUT_BACK)]
         if not self._applies:
             # What a plan does comes first; then its result says what is still to be decided.
-            # What a plan does comes first; then its result says what is still to be decided.
             command = self._command()
-            limit = (
-                Urgency.STRAY
-                if self._actions or self._better_salvaged
-                else Urgency.REPAIR
-                if command
-                else Urgency.START - 1
-            )
+            limit: int = Urgency.START - 1
+            if self._actions or self._better_salvaged:
+                limit = Urgency.STRAY
+            elif command:
+                limit = Urgency.REPAIR
             return next_of(filter(None, (step.above(limit) for step in steps)), command)
         if failed and self._actions:
             return None

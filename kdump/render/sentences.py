@@ -177,9 +177,11 @@ def start_sentence(verdict: StartVerdict) -> str:
             words = [f"whether it starts is not known: {verdict.unknown}"]
         case _:
             words = ["starts: nothing that was looked at prevents it"]
+    # Before it gives up, a broker may have loaded some of the logs.
+    start, s = ("the attempt can", "") if verdict.starts is False else ("a start", "s")
     for paths, what, then in (
-        (verdict.truncated, "a start truncates the log of", ""),
-        (verdict.renamed, "a start renames", " to NAME-stray and begins empty ones"),
+        (verdict.truncated, f"{start} truncate{s} the log of", ""),
+        (verdict.renamed, f"{start} rename{s}", f" to NAME-stray and begin{s} empty ones"),
         (verdict.damaged, "a start leaves the damage in", ""),
         (verdict.undecided, "a start may truncate the log of, or leave the damage in,", ""),
     ):

@@ -64,6 +64,17 @@ def test_what_a_broker_refuses_is_named(changing: Any, logs: Path, command: str)
 
 
 @pytest.mark.parametrize("command", ["verify", "recover"])
+def test_an_attempt_that_fails_may_truncate_other_logs(changing: Any, logs: Path, command: str) -> None:
+    """A broker loads the logs of a disk side by side, and gives up at the one that it refuses."""
+    damage(logs)
+    (logs / "no partition").mkdir()
+    assert changing.inside(command, "d").lines[0] == (
+        "broker: does not start: file/name of d/no partition; the attempt can truncate the log of 1 partition"
+        " (d/retained-0)"
+    )
+
+
+@pytest.mark.parametrize("command", ["verify", "recover"])
 def test_what_is_renamed_is_named(changing: Any, logs: Path, command: str) -> None:
     shutil.rmtree(logs / "__cluster_metadata-0", ignore_errors=True)
     (logs / "retained-0" / "partition.metadata").unlink()
