@@ -64,7 +64,7 @@ def test_no_number_of_stat(logs: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 @pytest.mark.parametrize("path", SNAPSHOTS, ids=lambda path: path.name[:20])
 def test_one_that_is_named(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = "a KRaft snapshot, no topic-partition"
+    said = "a KRaft snapshot, not a topic-partition"
     for arguments in (["convert", str(path), "-o", str(tmp_path / "out.csv")], ["stat", str(path)]):
         assert run(arguments) == 3
         assert said in capsys.readouterr().err
