@@ -117,7 +117,7 @@ def test_a_worker_that_is_killed_is_tried_again(tmp_path: Path) -> None:
         assert list(engine.map(os.system, tasks)) == [(task, 0) for task in tasks]
         assert again.exists()
         tasks[3] = "kill -9 $PPID"
-        with pytest.raises(KdumpError, match=r"a Python process of the worker \S+ was killed"):
+        with pytest.raises(KdumpError, match=r"a Python process on the worker \S+ was killed"):
             list(engine.map(os.system, tasks))
         # The session lives on.
         assert [status for _, status in engine.map(os.system, tasks[:2])] == [0, 0]
