@@ -119,7 +119,7 @@ def test_a_kept_file_of_another_user_is_refused(repaired: Path, kind: str, how: 
         kept.write_bytes(b"forged")
     os.chown(kept, 12345, 12345)
     before = tree(repaired, undo=True)
-    with pytest.raises(KdumpError, match="belongs to the user 12345, to whom no file of the log belongs"):
+    with pytest.raises(KdumpError, match="belongs to the user 12345, who owns no file of the log"):
         act()
     assert tree(repaired, undo=True) == before
     os.chown(kept, repaired.stat().st_uid, -1)

@@ -105,7 +105,7 @@ def test_a_batch_that_may_be_a_value_of_a_torn_one_is_given_up_by_name(tmp_path:
         assert sum(action.batches or 0 for action in plan.actions) == 27
     said = [one.message for one in report_of(directory).findings if one.code == "gap/foreign-batch"]
     assert len(said) == 27
-    assert all("nothing shows that they are of this log" in each for each in said)
+    assert all("nothing shows that they belong to this log" in each for each in said)
 
 
 def test_a_batch_whose_first_bytes_the_block_ends_with_is_given_up_by_name(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def test_nothing_outside_the_folder_is_opened(folder: Path, tmp_path: Path) -> N
     (folder / "disk").mkdir()
     (folder / "disk" / "_schemas-0").symlink_to(write_log(folder.parent / "secret.proto-0", REGISTRY))
     calls = [strace, "-f", "-y", "-s", "4096", "-e", "trace=open,openat,openat2,creat,link,linkat", "-o", str(log)]
-    program = [sys.executable, "-c", TRACED, str(folder), str(20 + len(OUTSIDE))]
+    program = [sys.executable, "-P", "-c", TRACED, str(folder), str(20 + len(OUTSIDE))]
     done = subprocess.run([*calls, *program], capture_output=True, text=True, check=True, cwd=ROOT)
     assert len(done.stdout.splitlines()) == len(OUTSIDE) + 1
     opened = [line for line in log.read_text(errors="replace").splitlines() if "secret.proto" in line]

@@ -75,6 +75,7 @@ class CommandServer:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
+        self._process.wait()  # the server is a child of that child: tests count and wait for children of their own
 
     def capture(
         self, arguments: Sequence[str], directory: Path, environment: dict[str, str], stdin: bytes, timeout: float
@@ -99,7 +100,6 @@ class CommandServer:
             self._socket.close()
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, 9)
-            self._process.wait()
             self._socket = self._process = None
 
 
@@ -121,6 +121,8 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def _serve(program: str, descriptor: int) -> None:
+    if os.fork():
+        os._exit(0)
     import kdump
 
     for module in walk_packages(kdump.__path__, "kdump."):
