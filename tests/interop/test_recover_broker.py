@@ -24,6 +24,7 @@ import pytest
 from interop.clients import Client, Read, records
 from interop.test_live import SETTINGS
 from kdump.broker import predict as loading
+from kdump.format.naming import RECOVERY_POINTS
 from support import damage_partition, oracle, recovery_plans
 from support.command_runs import verified
 from support.damage import NotApplicable
@@ -160,8 +161,17 @@ def recover(*arguments: str | Path) -> tuple[int, list[dict[str, Any]], str]:
 # ---- damage
 
 
-def damage(logs: Path, what: Damage, seed: str) -> None:
+def recovery_point(logs: Path, partition: str) -> int:
+    """What the checkpoint of a log directory says of a partition."""
+    lines = (logs / RECOVERY_POINTS).read_text().splitlines()[2:]
+    points = {"-".join(line.split()[:2]): int(line.split()[2]) for line in lines}
+    return points.get(partition, 0)
+
+
+def damage(logs: Path, what: Damage, seed: str, *, from_the_first: bool = False) -> None:
+    """Damage a partition. What a broker is to refuse, it refuses where the recovery begins."""
     directory = logs / what.partition
+    point = 0 if from_the_first else recovery_point(logs, what.partition)
     before = directory.with_name("before")
     shutil.copytree(directory, before)
     newest = damage_partition.logs(directory)[-1].stem
@@ -176,7 +186,7 @@ def damage(logs: Path, what: Damage, seed: str) -> None:
             "newest": is_newest,
             "older": not is_newest and has_batch_before(directory, where),
             "refused": what.where == "refused"
-            and loading.predict_start(loading.directory_state(str(directory))).refuses,
+            and loading.predict_start(loading.directory_state(str(directory), recovery_point=point)).refuses,
         }
         if fits[what.where]:
             shutil.rmtree(before)
@@ -339,7 +349,7 @@ def test_a_broker_goes_on_with_what_was_truncated(place: Place, life: str) -> No
     place.reset(ended)
     logs = place.logs
     for what in damages:
-        damage(logs, what, life)
+        damage(logs, what, life, from_the_first="--from" in options)
     status, lines, complaints = recover("--truncate", *options, logs)
     assert (status, complaints) == (4, ""), lines
     partitions = {Path(line["path"]).name: line for line in lines if line["type"] == "partition"}
