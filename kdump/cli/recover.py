@@ -277,7 +277,8 @@ def _back(chosen: dict[str, Any]) -> int:
     from kdump.cli.execution import ProblemLog
     from kdump.cli.progress import Progress
     from kdump.recover import phases
-    from kdump.recover.summary import RecoveryTotals, summary_of_preview
+    from kdump.recover.preview import summary_after_undo
+    from kdump.recover.summary import RecoveryTotals
 
     started, problems, met = time.monotonic(), ProblemLog(), set[Severity]()
     totals = RecoveryTotals(RecoverOptions(), chosen["paths"], applies=True)
@@ -308,7 +309,7 @@ def _back(chosen: dict[str, Any]) -> int:
         if totals.partitions and not chosen["quiet"]:
             out.recovery_summary(summary, status, seconds)
         elif undone and not chosen["quiet"]:
-            out.undo_summary(summary_of_preview(undone), status, seconds)
+            out.undo_summary(summary_after_undo(undone, is_partial=bool(problems.failed)), status, seconds)
         elif chosen["format_name"] == "json" and not chosen["quiet"]:
             out.exit_summary("recover", status, seconds)
     return status

@@ -1,13 +1,11 @@
 """The sums of a recovery over all its partitions, and the command to run next."""
 
 import os
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.format.naming import TopicPartition
-from kdump.recover import planner
 from kdump.recover.next_step import (
     PUT_BACK,
     START_BROKER,
@@ -23,7 +21,6 @@ from kdump.recover.next_step import (
 from kdump.recover.plan import REINDEX, SALVAGE, TRUNCATE, Damaged, GivenUp, Lost, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals, lost_fields
 from kdump.recover.runs import is_log_directory
-from kdump.storage.discovery import discover
 from kdump.storage.file_store import is_url
 from kdump.verify.findings import Severity
 from kdump.verify.next_step import REBUILT, fill_command, shell_command
@@ -184,13 +181,17 @@ class RecoveryTotals:
         if plan.refusals and not result.applied:
             refused = f"{plan.refusals[0][0]} ({os.path.join(plan.path, plan.refusals[0][1])})"
         verdict = verdict._replace(refused=verdict.refused or refused)
-        if plan.is_root or result.applied or plan.lost.is_empty:
+        leaves = any(one.severity is Severity.ERROR and one.code in TRUNCATION_CODES for one in result.left)
+        if plan.is_root or (plan.lost.is_empty if not result.applied else not leaves):
             return verdict
-        if plan.clean_shutdown or plan.is_empty:
+        if plan.clean_shutdown:
             return verdict._replace(damaged=verdict.damaged.plus(plan.path))
-        if plan.options.strategy == TRUNCATE:
-            return verdict._replace(truncated=verdict.truncated.plus(plan.path))
-        return verdict
+        if result.applied or plan.options.strategy != TRUNCATE or _is_asked_for(plan):
+            # The plan does not follow the next start, which begins at the recovery point.
+            return verdict._replace(undecided=verdict.undecided.plus(plan.path))
+        if plan.is_empty:
+            return verdict._replace(damaged=verdict.damaged.plus(plan.path))
+        return verdict._replace(truncated=verdict.truncated.plus(plan.path))
 
     def _is_placed(self, path: str) -> bool:
         """Whether a partition lies in a log directory, each of which is listed once."""
@@ -326,15 +327,9 @@ class RecoveryTotals:
         return command(reindex, self._paths)
 
 
-def summary_of_preview(paths: Sequence[str]) -> RecoverySummary:
-    """The summary of a preview of the partitions at the paths: what a broker's next start does with them."""
-    options = RecoverOptions(now_ms=int(time.time() * 1000))
-    totals, failed = RecoveryTotals(options, paths, applies=False), False
-    for item in planner.plan_recovery(discover(paths), options, compares=True):
-        if isinstance(item, Plan):
-            totals.add(RecoveryResult(item))
-        failed |= not isinstance(item, Plan)
-    return totals.summary(failed=failed)
+def _is_asked_for(plan: Plan) -> bool:
+    """Whether an option or the path of a segment, not the log directory, says where the recovery begins."""
+    return plan.start is not None and plan.start.because == "from"
 
 
 def command(options: RecoverOptions, paths: Sequence[str], *more: str) -> str:

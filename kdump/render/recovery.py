@@ -11,7 +11,7 @@ from kdump.broker.defaults import LATER_RELEASE, RELEASE
 from kdump.format.naming import INDEX_SUFFIXES
 from kdump.recover.plan import ACTIONS, SALVAGE, TRUNCATE
 from kdump.recover.plan_lines import counts_of, finding_totals
-from kdump.render.sentences import counted, finding_sentence, iso_time, start_sentence
+from kdump.render.sentences import WITH_COMPANIONS, counted, finding_sentence, iso_time, start_sentence
 from kdump.verify.next_step import shell_command
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def _one_of(group: Sequence[Action]) -> Action:
     directory = os.path.dirname(group[0].path)
     logs = [one for one in group if one.path.endswith(_LOGS)]
     indexes = f"{len(group)} indexes of {counted(len(stems), 'segment')}"
-    name = f"{counted(len(logs), 'segment')} with their companions" if logs else indexes
+    name = f"{counted(len(logs), 'segment')}{WITH_COMPANIONS}" if logs else indexes
     last = logs[-1].last_offset if logs else None
     return group[0]._replace(
         path=os.path.join(directory, name),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kdump.verify.start_verdict import StartVerdict
     from kdump.verify.summary import PartitionSummary, VerifySummary
 
+WITH_COMPANIONS = " with their companions"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS = range(-62_135_596_800, 253_402_300_800)  # the years 1 to 9999
 
@@ -161,7 +162,8 @@ def _loss_words(verdict: StartVerdict) -> list[str]:
             gone = counted(loss.records, "valid record") if loss.records else "no valid record"
         of = f" of {counted(number, 'partition')}" if number > 1 else ""
         first, end = (None, None) if loss.offsets is None or damaged > 1 else loss.offsets
-        words.append(f"a start gives up {gone}{of}" + (f", offsets {offsets_text(first, end)}" if end else ""))
+        start = "the attempt to start can give up" if verdict.starts is False else "a start gives up"
+        words.append(f"{start} {gone}{of}" + (f", offsets {offsets_text(first, end)}" if end else ""))
     absent = [f"{counted(loss.damaged_bytes, 'byte')} damaged"] if loss.damaged_bytes else []
     absent += [f"{counted(loss.missing, 'offset')} missing"] if loss.missing else []
     what = " and ".join(absent) or "batches are damaged or missing"

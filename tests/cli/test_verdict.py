@@ -19,9 +19,9 @@ def copied(to: Path) -> Path:
     return to
 
 
-def damage(directory: Path) -> None:
-    """Flip a bit in the last segment of retained-0."""
-    log = max((directory / "retained-0").glob("*.log"))
+def damage(directory: Path, name: str = "retained-0") -> None:
+    """Flip a bit in the last segment of a partition."""
+    log = max((directory / name).glob("*.log"))
     data = bytearray(log.read_bytes())
     data[100] ^= 1
     log.write_bytes(bytes(data))
@@ -72,6 +72,8 @@ def test_an_attempt_that_fails_may_truncate_other_logs(changing: Any, logs: Path
         "broker: does not start: file/name of d/no partition; the attempt can truncate the log of 1 partition"
         " (d/retained-0)"
     )
+    if command == "verify":
+        assert changing.inside("verify", "d").lines[1].startswith("lost: the attempt to start can give up ")
 
 
 @pytest.mark.parametrize("command", ["verify", "recover"])
@@ -155,6 +157,29 @@ def test_an_undo_says_that_the_damage_is_back(changing: Any, logs: Path) -> None
     changing.inside("recover", "--truncate", "d")
     shown = changing.inside("recover", "--undo", "--format", "terminal", "d").lines
     assert shown[0].split()[:2] == ["broker", "starts:"]
+
+
+def test_an_undo_that_is_not_whole_promises_no_start(changing: Any, logs: Path) -> None:
+    for name in ("retained-0", "trimmed-0"):
+        damage(logs, name)
+    assert changing.inside("recover", "--truncate", "d").status == 4
+    log = max((logs / "trimmed-0").glob("*.log"))
+    log.write_bytes(b"another")
+    ran = changing.inside("recover", "--undo", "d/retained-0", "d/trimmed-0")
+    assert ran.status == 3
+    assert any("d/retained-0: undone: run " in line for line in ran.lines)
+    assert ran.lines[0].startswith("broker: whether it starts is not known: not all of the run was undone; a start ")
+    assert not any("start the broker" in line for line in ran.lines)
+
+
+@pytest.mark.parametrize(
+    "options", [("--reindex",), ("--reindex", "--dry-run"), ("--salvage", "--dry-run"), ("--from", "all")]
+)
+def test_a_plan_that_follows_no_start_says_none(changing: Any, logs: Path, options: tuple[str, ...]) -> None:
+    """The damage is after the recovery point, where a start truncates; these plans do not look for it."""
+    damage(logs)
+    said = changing.inside("recover", *options, "d").lines[0]
+    assert said.endswith("; a start may truncate the log of, or leave the damage in, 1 partition (d/retained-0)")
 
 
 def seven_segments(tmp_path: Path) -> Path:

@@ -14,7 +14,7 @@ from rich.text import Text
 from kdump.broker.defaults import LATER_RELEASE
 from kdump.kernel.results import NO_VALUE
 from kdump.render.escaping import path_text, shortened
-from kdump.render.sentences import iso_time, offsets_text
+from kdump.render.sentences import WITH_COMPANIONS, iso_time, offsets_text
 from kdump.render.terminal.columns import ColumnRule, fit
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def action_cells(action: Action, directory: str) -> list[Text]:
     """The cells of an action of a recovery in a directory."""
     inside = os.path.dirname(action.path) == directory
     name = without_zeros(path_text(os.path.basename(action.path) if inside else action.path))
-    name = name.replace(" with their companions", " + companions")  # or a narrow table cuts off the number
+    name = name.replace(WITH_COMPANIONS, " + companions")  # or a narrow table cuts off the number
     if action.target not in (None, action.path):
         name += f" → {without_zeros(path_text(os.path.basename(action.target or '')))}"
     whole = action.start is None and action.stop is None
