@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from itertools import count
 from typing import Final, NamedTuple
 
 from kdump.engine.protocol import Engine
@@ -59,6 +60,7 @@ from kdump.verify.verify import verify_logs
 
 AGAIN_BYTES: Final = 256 << 20
 """Up to so many bytes of logs everything is verified again after a recovery."""
+_RUNS: Final = count()
 
 
 class ApplyOptions(NamedTuple):
@@ -75,8 +77,9 @@ class ApplyOptions(NamedTuple):
 
 
 def new_run() -> str:
-    """A name for a run: its time, by which names sort, and its process."""
-    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}"
+    """A name for a run: its time, by which names sort, its process, and its number in it after the first one."""
+    number = next(_RUNS)
+    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}{f'-{number:04d}' if number else ''}"
 
 
 def _without_marker(plan: Plan) -> Plan:

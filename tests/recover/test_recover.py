@@ -85,6 +85,12 @@ def test_without_options_it_truncates_and_keeps_what_it_removes(directory: Path)
     assert log.read_bytes() == before
 
 
+def test_two_runs_in_one_second_have_two_names() -> None:
+    names = [recover.new_run() for _ in range(12)]
+    assert len(set(names)) == len(names)
+    assert names == sorted(names)
+
+
 def test_a_partition_named_alone_lowers_its_line_too(directory: Path) -> None:
     list(recover.recover_logs(discover([str(directory / "transfers-0")]), apply_options=recover.ApplyOptions("one")))
     assert points(directory)["transfers", 0] == 66
