@@ -27,7 +27,7 @@ from kdump.verify.report import Report
 from support.command_runs import lines, unwatched
 from support.recovery_results import GIVEN_UP, NO_LOSS, OLD, REFUSED, nothing, plan
 
-RUN = r"\d{8}T\d{6}Z-\d+"
+RUN = r"\d{8}T\d{6}Z-\d+(-\d{4})?"  # with a number after the first run of a process
 NONE = {"by_severity": {"error": 0, "warning": 0, "info": 0}, "by_code": {}}
 SUMMARY = [
     *("type", "schema", "command", "strategy", "applied", "partitions", "failed", "actions", "not_covered", "left"),
