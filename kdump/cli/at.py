@@ -9,6 +9,7 @@ import click
 
 from kdump.cli import complain, exit_status, options
 from kdump.cli.exit_status import FAILED
+from kdump.cli.param_type import ParamType
 from kdump.dump.dump import DumpOptions
 from kdump.dump.events import CompanionEntry, DumpFailure, Event
 from kdump.errors import KdumpError
@@ -28,7 +29,7 @@ _EXCLUDED: Final = {
 }
 
 
-class OffsetParam(click.ParamType["StartOffset"]):
+class OffsetParam(ParamType["StartOffset"]):
     """An offset, earliest, latest, or @ and a time: milliseconds since the epoch, or ISO 8601 (UTC without a zone)."""
 
     name = "offset"

@@ -10,6 +10,7 @@ import click
 
 from kdump.cli import complain, completion, exit_status, options, value_decoding
 from kdump.cli.execution import Found, ProblemLog, execution
+from kdump.cli.param_type import ParamType
 from kdump.cli.progress import CONVERTING, PREPARING, Progress
 from kdump.cli.sections import SectionedCommand
 from kdump.errors import KdumpError, reason
@@ -47,7 +48,7 @@ SECTIONS = {
 FIRST = ("output", "to", "columns", "values", "topics", "offset", "time_range", "isolation", "codec", "dry_run")
 
 
-class TimeRangeParam(click.ParamType[tuple[int | None, int | None]]):
+class TimeRangeParam(ParamType[tuple[int | None, int | None]]):
     """A range of times A:B, half open, or a day. Each is milliseconds since the epoch, or ISO 8601 (UTC without a
     zone).
     """
@@ -71,7 +72,7 @@ class TimeRangeParam(click.ParamType[tuple[int | None, int | None]]):
         return found
 
 
-class OffsetsParam(click.ParamType["Mapping[TopicPartition, Bounds]"]):
+class OffsetsParam(ParamType["Mapping[TopicPartition, Bounds]"]):
     """The offsets of partitions as JSON, or the path of a file with it."""
 
     name = "json"
@@ -93,7 +94,7 @@ class OffsetsParam(click.ParamType["Mapping[TopicPartition, Bounds]"]):
             self.fail(str(error), param, ctx)
 
 
-class PartitionParam(click.ParamType[TopicPartition]):
+class PartitionParam(ParamType[TopicPartition]):
     """A topic-partition, as its directory is named."""
 
     name = "partition"

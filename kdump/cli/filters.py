@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from kdump.cli import complain, options
+from kdump.cli.param_type import ParamType
 from kdump.errors import KdumpError
 from kdump.verify.findings import Severity
 
@@ -24,7 +25,7 @@ _RELATIVE: Final = re.compile(r"(end)?(?:-(\d{1,12})(ms|s|m|h|d))?")
 _PATTERNS: Final = "TEXT, TEXT* for a prefix, /REGEX/, exact:, prefix:, re:, hex:, base64:, or null"
 
 
-class PatternParam(click.ParamType["BytesPattern"]):
+class PatternParam(ParamType["BytesPattern"]):
     """What bytes have to be: text, or a form of _PATTERNS."""
 
     name = "pattern"
@@ -36,7 +37,7 @@ class PatternParam(click.ParamType["BytesPattern"]):
             self.fail(str(error), param, ctx)
 
 
-class HeaderParam(click.ParamType["HeaderPattern"]):
+class HeaderParam(ParamType["HeaderPattern"]):
     """The name of a header; `=` and a pattern for its value may follow."""
 
     name = "header"
@@ -51,7 +52,7 @@ class HeaderParam(click.ParamType["HeaderPattern"]):
             self.fail(str(error), param, ctx)
 
 
-class ProducerParam(click.ParamType["ProducerPattern"]):
+class ProducerParam(ParamType["ProducerPattern"]):
     """A producer id; a colon and an epoch may follow."""
 
     name = "producer"
@@ -83,7 +84,7 @@ class OffsetsFromEndParam(options.OffsetRangeParam):
         return first, stop
 
 
-class TimeZoneParam(click.ParamType[tzinfo]):
+class TimeZoneParam(ParamType[tzinfo]):
     """A time zone by its name in the IANA database."""
 
     name = "zone"

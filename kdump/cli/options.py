@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kdump.cli import completion
+from kdump.cli.param_type import ParamType
 from kdump.errors import KdumpError, SourceError
 from kdump.format.naming import LOG_KINDS, Kind
 from kdump.storage import discovery
@@ -26,7 +27,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
-class SizeParam(click.ParamType[int]):
+class SizeParam(ParamType[int]):
     """A size in bytes; k, m or g may follow, for KiB, MiB, GiB."""
 
     name = "size"
@@ -40,7 +41,7 @@ class SizeParam(click.ParamType[int]):
         return int(match[1]) * _UNITS[match[2]]
 
 
-class OffsetRangeParam(click.ParamType[tuple[int | None, int | None]]):
+class OffsetRangeParam(ParamType[tuple[int | None, int | None]]):
     """A range of offsets A:B, half open. Either side may be left out. N alone is N:N+1."""
 
     name = "a:b"

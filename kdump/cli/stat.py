@@ -10,6 +10,7 @@ import click
 
 from kdump.cli import complain, exit_status, options
 from kdump.cli.execution import Found, ProblemLog, execution
+from kdump.cli.param_type import ParamType
 from kdump.cli.progress import MEASURING, Progress
 from kdump.cli.sections import SectionedCommand
 from kdump.format.java import MAX_LONG
@@ -65,7 +66,7 @@ _TOPIC_SETTINGS = frozenset(SETTING_NAMES) - {"cleanup_policy"}
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
-class DurationParam(click.ParamType[int]):
+class DurationParam(ParamType[int]):
     """A length of time in milliseconds; s, m, h, d or w may follow."""
 
     name = "duration"
@@ -82,10 +83,10 @@ class DurationParam(click.ParamType[int]):
         return found
 
 
-class LimitParam(click.ParamType[int]):
+class LimitParam(ParamType[int]):
     """A limit of another type from 0 to what a broker can count, or -1 for none."""
 
-    def __init__(self, of: click.ParamType[int]) -> None:
+    def __init__(self, of: ParamType[int]) -> None:
         self._of, self.name = of, of.name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:

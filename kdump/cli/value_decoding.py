@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kdump.cli import complain, completion
+from kdump.cli.param_type import Choice
 from kdump.format.internal_topics.decoders import TOPICS
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ GROUP: Final = "kdump.decoders"
 """The group of entry points that name decoders: functions of topic, value and headers that return a JSON value."""
 
 
-class DecodeParam(click.Choice[str]):
+class DecodeParam(Choice[str]):
     """A word for the decoder of an internal topic, or the name of an entry point."""
 
     def __init__(self) -> None:
