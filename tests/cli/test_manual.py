@@ -74,14 +74,8 @@ def test_a_page_for_every_command() -> None:
 def test_every_option(name: str | None) -> None:
     command: click.Command = cli.group if name is None else import_module(f"kdump.cli.{name}").command
     text = PAGES["kdump.1" if name is None else f"kdump-{name}.1"]
-    shown = set(
-        re.findall(
-            r"--?[\w-]+",
-            click.Context(command, help_option_names=["-h", "--help"]).command.get_help(
-                click.Context(command, info_name="x")
-            ),
-        )
-    )
+    context = click.Context(command, info_name="x", help_option_names=["-h", "--help"])
+    shown = set(re.findall(r"--?[\w-]+", command.get_help(context)))
     options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
     assert options
     for option in options:
@@ -342,7 +336,7 @@ def test_examples_parse(page: str, command: str, tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan").touch()
     with contextlib.suppress(click.exceptions.Exit):  # --explain ends there
-        target.make_context(f"kdump {name}", list(arguments)).close()
+        target.make_context(f"kdump {name}", list(arguments), help_option_names=["-h", "--help"]).close()
 
 
 # kafka-dump-log.sh of Kafka 4.3.1 (DumpLogSegments.DumpLogSegmentsOptions, CommandDefaultOptions)
