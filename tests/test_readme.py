@@ -123,8 +123,13 @@ def test_what_a_readme_names_is_there(name: str) -> None:
     text = READMES[name]
     for path in re.findall(r"`((?:kdump|tests|fixtures|man|\.ci)/[\w./-]*)`", text):
         assert (ROOT / path).exists(), path
-    for path in re.findall(r"`([a-z_]+/[\w/]*[\w.]*)`", text) if name == "kdump/README.md" else []:
-        assert (ROOT / "kdump" / path).exists() or (ROOT / path).exists(), path
+    if name == "kdump/README.md":
+        for room, words in re.findall(r"^- \*\*`([\w./]+)`\*\*: ((?:.*\n)(?:  .*\n)*)", text, re.MULTILINE):
+            places = [place for place in (ROOT / "kdump" / room, ROOT / room, ROOT) if place.exists()]
+            for path in re.findall(r"`([\w/]*[\w.]+/?)`", words):
+                assert path == "kdump.Log" or any((place / path).exists() for place in places), (room, path)
+        for path in re.findall(r"`([a-z_]+/[\w/]*[\w.]*)`", text.partition("Each room")[2]):
+            assert (ROOT / "kdump" / path).exists() or (ROOT / path).exists(), path
     for word in re.findall(r"`(?:kdump|python3? -m kdump) ([a-z]+)\b", text):
         assert word in (*COMMANDS, "help", "version", "completion"), word
 
@@ -139,7 +144,8 @@ def test_commands_of_the_tests_readme_name_tests_that_exist() -> None:
 
 
 def test_rooms_of_the_readme_are_those_of_the_package() -> None:
-    listed = re.findall(r"^  (\w+)/ ", READMES["kdump/README.md"], re.MULTILINE)
+    listed = re.findall(r"^- \*\*`(\w+)/`\*\*: ", READMES["kdump/README.md"], re.MULTILINE)
+    listed = [room for room in listed if room not in ("tests", "fixtures")]
     folders = [path.name for path in (ROOT / "kdump").iterdir() if (path / "__init__.py").exists()]
     assert sorted(listed) == sorted(folders)
     assert all(importlib.import_module(f"kdump.{room}") for room in listed if room != "spark")
