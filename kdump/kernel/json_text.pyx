@@ -9,7 +9,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
-from kdump.kernel.escapes cimport is_utf8
+from kdump.kernel.text cimport is_utf8
 from kdump.kernel.lines cimport decoded, kd_lowest, kd_odd
 
 cdef enum:

@@ -1,4 +1,4 @@
-"""What writes text into a buffer: for lines.pyx, messages.pyx, escapes.pyx, row_lines.pyx and json_text.pyx."""
+"""What writes text into a buffer: for lines.pyx, internal_topic_text.pyx, text.pyx and row_lines.pyx."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 from typing_extensions import Buffer
 
-from kdump.kernel.messages import MessageFormatter
+from kdump.kernel.internal_topic_text import MessageFormatter
 
 PIECE_BYTES: int
 """A call returns once its lines have this many bytes. So memory is bounded by this and the longest line of a batch."""

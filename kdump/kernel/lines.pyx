@@ -14,14 +14,14 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
-from kdump.kernel.escapes cimport in_base64, in_hex, is_utf8, put_escaped
+from kdump.kernel.text cimport in_base64, in_hex, is_utf8, put_escaped
 from kdump.kernel.layout cimport (
     ATTRIBUTES, BASE_OFFSET, BASE_SEQUENCE, BASE_TIMESTAMP, BATCH_WIDTH, CODEC_MASK, CONTROL_FLAG, COUNT, CRC,
     DELETE_HORIZON_FLAG, EPOCH, HEADER, HEADER_WIDTH, LAST_OFFSET, LOG_APPEND_TIME, MAGIC, MAX_TIMESTAMP, POSITION,
     PRODUCER_EPOCH, PRODUCER_ID, R_COMPUTED_CRC, R_CRC, R_HEADER_AT, R_HEADER_COUNT, R_KEY_AT, R_KEY_SIZE, R_MAGIC,
     R_OFFSET, R_TIMESTAMP, R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH, SIZE, SUSPECT, TRANSACTIONAL_FLAG,
 )
-from kdump.kernel.messages cimport MessageFormatter
+from kdump.kernel.internal_topic_text cimport MessageFormatter
 from kdump.kernel.records cimport SLACK as READ_AHEAD
 from kdump.kernel.records cimport Fields, is_valid, record_end, varint, walk_record
 

@@ -13,7 +13,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
-from kdump.kernel.escapes cimport escaped, in_base64
+from kdump.kernel.text cimport escaped, in_base64
 from kdump.kernel.lines cimport (
     DONE, JSON, MALFORMED, SLACK, STRETCH, Near, Out, acts, decoded, kd_odd, kd_quoted, put, put_near_number,
     put_number, put_point, reserve,

@@ -1,6 +1,6 @@
 """Build record batches and message sets from records, byte for byte as Kafka's MemoryRecordsBuilder does.
 
-Each record is encoded when it is appended (kdump.kernel.encode). The header is written when the builder is closed. The
+Each record is encoded when it is appended (kdump.kernel.append). The header is written when the builder is closed. The
 formats are those of kdump.format.batch, kdump.format.legacy and kdump.format.kafka07. Compressed data has the framing
 of Kafka's writers (kdump.format.codec); another version of a codec's library can give other bytes.
 """
@@ -22,8 +22,8 @@ from kdump.format.batch import (
 )
 from kdump.format.control import ControlType
 from kdump.format.java import MAX_INT, MAX_LONG
+from kdump.kernel.append import MAX_BYTES, Encoder
 from kdump.kernel.crc import crc32
-from kdump.kernel.encode import MAX_BYTES, Encoder
 
 # The size of a message with a null key, without its value: two lengths follow the fixed fields.
 _WRAPPER_OVERHEAD: Final = {magic: at + 8 for magic, at in legacy.KEY_LENGTH_AT.items()}

@@ -12,7 +12,7 @@ from kdump.format.index import OffsetIndexEntry
 from kdump.format.naming import Kind
 from kdump.format.record import Record
 from kdump.kernel.records import RECORD_COLUMNS, first_record
-from kdump.kernel.seek import first_at, row
+from kdump.kernel.valid_batches import first_at, row
 from kdump.log.batch_location import BatchLocation, DamagedRange
 from kdump.log.segment_reader07 import AnySegmentReader
 from kdump.storage.log_walk import walk_of

@@ -14,7 +14,7 @@ from kdump.errors import SourceError, reason
 from kdump.format.index import MAX_INDEX_BYTES, OFFSET_ENTRY, OffsetIndexEntry, index_extent
 from kdump.format.naming import segment_file_name
 from kdump.kernel.indexes import ordered
-from kdump.kernel.seek import WINDOW_BYTES, Seeker, positions
+from kdump.kernel.valid_batches import WINDOW_BYTES, Seeker, positions
 from kdump.log.segment_file import SegmentFile
 from kdump.storage.source import FileSource, reader_of
 

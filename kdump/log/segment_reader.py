@@ -14,7 +14,7 @@ from kdump.errors import SourceError, reason
 from kdump.format.index import TIME_ENTRY, index_extent
 from kdump.format.naming import Kind, segment_file_name
 from kdump.kernel.results import NO_VALUE
-from kdump.kernel.seek import (
+from kdump.kernel.valid_batches import (
     SEEK_DAMAGED,
     SEEK_ENDED,
     SEEK_FOUND,

@@ -14,7 +14,7 @@ from kdump.format.batch import Batch
 from kdump.format.index import MAX_INDEX_BYTES, TIME_ENTRY, index_extent
 from kdump.format.naming import segment_file_name
 from kdump.kernel.indexes import ordered
-from kdump.kernel.seek import row
+from kdump.kernel.valid_batches import row
 from kdump.log.batch_location import BatchLocation, OffsetAndTimestamp
 from kdump.log.segment_reader import SegmentReader
 from kdump.storage.file_store import open_source

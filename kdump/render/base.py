@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from kdump.format.json_types import Fields
     from kdump.format.naming import TopicPartition
     from kdump.format.value_schemas.value_decoder import ValueDecoder
+    from kdump.kernel.internal_topic_text import MessageFormatter
     from kdump.kernel.lines import Lines
-    from kdump.kernel.messages import MessageFormatter
     from kdump.recover.plan import Action, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult

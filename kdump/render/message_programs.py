@@ -10,8 +10,8 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.format.message_schema import FieldSchema, MessageSchema, default_of, is_struct, struct_fields
+from kdump.kernel.internal_topic_text import MessageFormatter
 from kdump.kernel.message_program import MessageField, MessageProgram, MessageStruct, MessageText
-from kdump.kernel.messages import MessageFormatter
 from kdump.render.messages import COMMIT_NAMES, COMMITS, TIMES
 
 if TYPE_CHECKING:

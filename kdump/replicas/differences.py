@@ -9,7 +9,7 @@ from kdump.errors import SourceError
 from kdump.format.batch import Batch
 from kdump.format.naming import Kind
 from kdump.format.record import Record
-from kdump.kernel.seek import row
+from kdump.kernel.valid_batches import row
 from kdump.replicas.copy_batches import CopyBatches, IndexRange
 from kdump.replicas.offset_ranges import OffsetRange, united
 from kdump.replicas.replica_copy import ReplicaCopy, Stretch, is_same, is_same_block, part_of

@@ -10,7 +10,7 @@ from kdump.broker.file_records import batch_from_header
 from kdump.format import batch as batch_format
 from kdump.format.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, Batch, wrapped
 from kdump.format.kafka07 import Message
-from kdump.kernel import seek
+from kdump.kernel import valid_batches
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import BatchChunk, Walk
 from support import build
@@ -62,7 +62,7 @@ def test_every_reader_gives_the_header(**fields: int) -> None:
         for batch in chunk.rows()
         if batch.position
     ]
-    read = Batch._make(seek.row(data, len(before)))
+    read = Batch._make(valid_batches.row(data, len(before)))
     from_header = batch_from_header(data[:HEADER_SIZE], len(before), len(data))
     assert walked == read == from_header
     assert (walked.position, walked.size) == (len(before), len(data))

@@ -17,7 +17,7 @@ from kdump.convert import tables
 from kdump.convert.single_file import row_writer
 from kdump.convert.single_file.csv import CsvWriter
 from kdump.convert.single_file.ndjson import NdjsonWriter
-from kdump.kernel import escapes as text_escapes
+from kdump.kernel import text
 from kdump.kernel.row_lines import ARRAYS, KINDS, SMALLEST_BUFFER, STYLES, RowLines
 from support import plain_rows
 from support.laws import examples
@@ -43,8 +43,8 @@ def written(writer: type[row_writer.RowWriter], batch: pa.RecordBatch, *more: An
 @settings(max_examples=examples(120))
 @given(plain_rows.batches())
 def test_any_columns(batch: pa.RecordBatch) -> None:
-    for implementation in text_escapes.ESCAPE_IMPLS:
-        text_escapes.choose_escapes(implementation)
+    for implementation in text.ESCAPE_IMPLS:
+        text.choose_escapes(implementation)
         assert written(NdjsonWriter, batch) == plain_rows.json_lines(batch)
     assert written(CsvWriter, batch) == plain_rows.csv_lines(batch)
 
@@ -75,12 +75,12 @@ def test_numbers_and_times_at_their_ends() -> None:
     assert lines == "".join(f'{{"offset":{long},"timestamp":{long // 1000}}}\n' for long in longs)
 
 
-@pytest.fixture(params=text_escapes.ESCAPE_IMPLS)
+@pytest.fixture(params=text.ESCAPE_IMPLS)
 def escapes(request: pytest.FixtureRequest) -> Iterator[None]:
     """Each way to escape quotes; then the usual one again."""
-    text_escapes.choose_escapes(request.param)
+    text.choose_escapes(request.param)
     yield
-    text_escapes.choose_escapes(text_escapes.ESCAPE_IMPLS[-1])
+    text.choose_escapes(text.ESCAPE_IMPLS[-1])
 
 
 @pytest.mark.usefixtures("escapes")

@@ -17,7 +17,7 @@ from kdump.format import codec as codecs
 from kdump.format.batch import CODECS, HEADER_SIZE, Batch
 from kdump.format.control import ControlType, encode_key, encode_marker
 from kdump.format.naming import Kind
-from kdump.kernel.encode import MAX_BYTES, Encoder
+from kdump.kernel.append import MAX_BYTES, Encoder
 from kdump.log.builder import Builder, Builder07, NewRecord, marker
 from kdump.storage.partition import LogFile
 from kdump.storage.records import open_batch, records

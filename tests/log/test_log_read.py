@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kdump.errors import KdumpError, MessageTooLarge, OffsetOutOfRange, SourceError
-from kdump.kernel import seek
+from kdump.kernel import valid_batches
 from kdump.log import log as log_module
 from kdump.log import segment_reader, segment_scan
 from kdump.log.builder import NewRecord
@@ -697,30 +697,32 @@ def test_the_kernel_looks_at_no_byte_that_is_not_there(tmp_path: Path) -> None:
     built = build.batch([build.Record()])
     (tmp_path / "file").write_bytes(built)
     with FileSource(str(tmp_path / "file")) as source:
-        seeker, fd = seek.Seeker(), source.fileno()
+        seeker, fd = valid_batches.Seeker(), source.fileno()
         for call in (
             lambda: seeker.seek(fd, bytes(8), 2, None, 0, 0, len(built)),
             lambda: seeker.verify(fd, bytes(8), 0, 2, 0, 0, len(built)),
             lambda: seeker.verify(fd, bytes(8), 1, 0, 0, 0, len(built)),
-            lambda: seeker.take(fd, 0, len(built), seek.TAKE_BYTES + 1, 0),
+            lambda: seeker.take(fd, 0, len(built), valid_batches.TAKE_BYTES + 1, 0),
             lambda: seeker.take(fd, 0, len(built), len(built) - 1, 0),
-            lambda: seek.follow(built, 0, len(built) + 1, -1),
-            lambda: seek.follow(built, 2, 1, -1),
-            lambda: seek.positions(bytes(15), 2, 0),
-            lambda: seek.row(built[:60], 0),
-            lambda: seek.row(build.message_v1(value=b"")[:25], 0),
-            lambda: seek.first_at(bytes(80), 4, 4, 0),
+            lambda: valid_batches.follow(built, 0, len(built) + 1, -1),
+            lambda: valid_batches.follow(built, 2, 1, -1),
+            lambda: valid_batches.positions(bytes(15), 2, 0),
+            lambda: valid_batches.row(built[:60], 0),
+            lambda: valid_batches.row(build.message_v1(value=b"")[:25], 0),
+            lambda: valid_batches.first_at(bytes(80), 4, 4, 0),
         ):
             with pytest.raises(ValueError):
                 call()
         assert seeker.take(fd, 0, len(built), len(built) + 1, 0) is None
-        assert seeker.seek(fd, b"", 0, None, 0, 0, len(built))[:4] == (seek.SEEK_FOUND, -1, 0, 0)
-        assert seeker.seek(fd, b"", 0, None, 0, 1, len(built))[0] == seek.SEEK_ENDED
-        assert seeker.seek(fd, b"", 0, None, 0, 1, 2 * len(built))[0] == seek.SEEK_SHRUNK
+        assert seeker.seek(fd, b"", 0, None, 0, 0, len(built))[:4] == (valid_batches.SEEK_FOUND, -1, 0, 0)
+        assert seeker.seek(fd, b"", 0, None, 0, 1, len(built))[0] == valid_batches.SEEK_ENDED
+        assert seeker.seek(fd, b"", 0, None, 0, 1, 2 * len(built))[0] == valid_batches.SEEK_SHRUNK
         for end in range(len(built)):
-            assert seeker.seek(fd, b"", 0, None, 0, 0, end)[0] == (seek.SEEK_DAMAGED if end else seek.SEEK_ENDED)
-            assert seek.follow(built, 0, end, -1) == (0, -1)
-        assert seek.follow(built + built, 0, 2 * len(built), -1) == (len(built), 0)
+            assert seeker.seek(fd, b"", 0, None, 0, 0, end)[0] == (
+                valid_batches.SEEK_DAMAGED if end else valid_batches.SEEK_ENDED
+            )
+            assert valid_batches.follow(built, 0, end, -1) == (0, -1)
+        assert valid_batches.follow(built + built, 0, 2 * len(built), -1) == (len(built), 0)
         with pytest.raises(OSError, match="Bad file descriptor"):
             seeker.seek(1 << 20, b"", 0, None, 0, 0, len(built))
 

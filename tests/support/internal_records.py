@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kdump.format.internal_topics.decoders import decoder_of
-from kdump.kernel.messages import MessageFormatter
+from kdump.kernel.internal_topic_text import MessageFormatter
 from kdump.render.json import ENCODERS, decoded_line
 from kdump.render.message_programs import message_formatter
 from kdump.render.messages import record_words

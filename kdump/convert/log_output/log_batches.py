@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kdump.format.batch import LEADER_EPOCH_AT, LENGTH_AT, MAGIC_AT, UP_TO_MAGIC, Batch
-from kdump.kernel.encode import Encoder
+from kdump.kernel.append import Encoder
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.log.log_slice import EVERYTHING, Bounds
 from kdump.storage.read_policy import ReadPolicy

@@ -12,7 +12,7 @@ from kdump.broker.history import EpochRun, History, history_of
 from kdump.convert.ranges.segment_search import SegmentSearch, has_numbered_segments
 from kdump.format.batch import Batch
 from kdump.format.naming import TopicPartition
-from kdump.kernel.seek import row
+from kdump.kernel.valid_batches import row
 from kdump.log.batch_location import BatchLocation
 from kdump.log.header_pass import read_headers
 from kdump.log.log_files import base_offset_of

@@ -76,7 +76,7 @@ cdef inline bint has_right_crc(const uint8_t *p, int64_t total) noexcept nogil:
 
 @cython.final
 cdef class Seeker:
-    """See seek.pyi."""
+    """See valid_batches.pyi."""
 
     cdef bytearray _storage
     cdef uint8_t *_buffer
@@ -261,7 +261,7 @@ cdef int64_t run(const uint8_t *buffer, int64_t at, int64_t stop, int64_t *last)
 
 
 def follow(buffer, Py_ssize_t start, Py_ssize_t stop, int64_t last):
-    """See seek.pyi."""
+    """See valid_batches.pyi."""
     cdef Py_buffer view
     cdef int64_t end
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
@@ -276,7 +276,7 @@ def follow(buffer, Py_ssize_t start, Py_ssize_t stop, int64_t last):
 
 
 def first_at(rows, Py_ssize_t width, Py_ssize_t column, int64_t least):
-    """See seek.pyi."""
+    """See valid_batches.pyi."""
     cdef Py_buffer view
     cdef const int64_t *cells
     cdef Py_ssize_t number = 0, count
@@ -292,7 +292,7 @@ def first_at(rows, Py_ssize_t width, Py_ssize_t column, int64_t least):
 
 
 def row(body, int64_t position):
-    """See seek.pyi."""
+    """See valid_batches.pyi."""
     cdef Py_buffer view
     cdef const uint8_t *p
     cdef int64_t cells[BATCH_WIDTH]
@@ -315,7 +315,7 @@ def row(body, int64_t position):
 
 
 def positions(slots, Py_ssize_t entries, int64_t position):
-    """See seek.pyi."""
+    """See valid_batches.pyi."""
     cdef Py_buffer view
     cdef int64_t low = 0, high = entries, middle
     PyObject_GetBuffer(slots, &view, PyBUF_SIMPLE)

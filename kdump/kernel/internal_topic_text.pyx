@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: binding=False, auto_pickle=False, emit_code_comments=False
-"""Writes the messages of internal topics as text or JSON, by a program made from their schemas; see messages.pyi.
+"""Writes the messages of internal topics as text or JSON, by a program made from their schemas; see internal_topic_text.pyi.
 
 Every function compares lengths and counts with the bytes that are left. One that cannot read what Kafka would write
 returns NULL, and whoever called `write` drops what was written. kdump.format.schema_fields has the bytes of each type.
@@ -12,7 +12,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcmp, memcpy
 
-from kdump.kernel.escapes cimport in_base64, in_hex, put_escaped
+from kdump.kernel.text cimport in_base64, in_hex, put_escaped
 from kdump.kernel.layout cimport be16, be32, be64
 from kdump.kernel.lines cimport (
     BASE64, HEX, JSON, KD_STOP_SECOND, PRINTABLE, TEXT, UTF8, Out, kd_odd, put, put_near_number, put_number, put_time,

@@ -13,8 +13,8 @@ import pytest
 from kdump.dump.dump import DumpOptions, dump_logs
 from kdump.format.internal_topics.decoders import decoder_of
 from kdump.format.message_schema import parse_table
+from kdump.kernel.internal_topic_text import KINDS, MOST_LEVELS, MessageFormatter
 from kdump.kernel.message_program import MessageField, MessageProgram, MessageStruct, MessageText
-from kdump.kernel.messages import KINDS, MOST_LEVELS, MessageFormatter
 from kdump.render import BYTES_MODES, RenderOptions, renderer
 from kdump.render.base import Renderer
 from kdump.storage import discovery

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
+from kdump.kernel.append import Encoder
 from kdump.kernel.copy_run import RUN_END, RUN_FULL, RUN_OTHER, CopyRun
-from kdump.kernel.encode import Encoder
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
 from support.laws import examples
