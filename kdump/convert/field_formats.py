@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from kdump.convert.tables import VALUE_JSON
 from kdump.convert.value_texts import ValueTexts
 from kdump.format.java import java_text
-from kdump.kernel.json_text import mark_rows
+from kdump.kernel.text import mark_rows
 
 
 class FieldFormat(StrEnum):

@@ -1,11 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: binding=False, auto_pickle=False, emit_code_comments=False
-"""Encodes the records of one batch, or the messages of a set.
+"""What a log takes: new records encoded as batches, a given batch with its offsets, runs of batches that are copied.
 
-kdump.format.record and kdump.format.legacy describe the layouts. The encoder computes the size of a record, reserves
-room for all of it, then writes it: a record that raises leaves no bytes in the buffer.
+See append.pyi. kdump.format.record and kdump.format.legacy describe the layouts. The encoder computes the size of a
+record, reserves room for all of it, then writes it: a record that raises leaves no bytes in the buffer.
 """
 
+cimport cython
+from cpython.bytearray cimport PyByteArray_AsString
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize, PyBytes_Size
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.tuple cimport PyTuple_GetItem, PyTuple_Size
@@ -14,7 +16,6 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from kdump.kernel.crc cimport crc32_of, crc32c_of
-from kdump.kernel.copy_run cimport is_ahead
 from kdump.kernel.layout cimport *
 from kdump.kernel.records cimport Message, parse_message, varint, varlong
 
@@ -25,6 +26,28 @@ MAX_BYTES = INT32_MAX
 
 cdef enum:
     ROOM = 1 << 12    # bytes of the first allocation
+    KEPT = 1 << 20    # the largest buffer to keep for the next batch
+
+    STOP_END = 0
+    STOP_OTHER
+    STOP_FULL
+
+RUN_END, RUN_OTHER, RUN_FULL = STOP_END, STOP_OTHER, STOP_FULL
+
+
+cdef inline int64_t first_field(const int64_t *row) noexcept nogil:
+    """The offset with which a batch begins on disk: of a message of magic 0 or 1 the last one."""
+    return row[BASE_OFFSET] if row[MAGIC] >= 2 else row[LAST_OFFSET]
+
+
+# No checksum covers the base offset. One that is wrong would leave no place for the batches after it.
+cdef inline bint is_ahead(const int64_t *row, bint is_last, int64_t after, int64_t lowest) noexcept nogil:
+    """Whether the next batch fits where this one does not: at or above `lowest`, and below this one.
+
+    `after`: the offset of the batch that follows the last row, -1 where it is not known.
+    """
+    cdef int64_t following = after if is_last else first_field(row + BATCH_WIDTH)
+    return lowest <= following < first_field(row)
 
 
 cdef inline int varint_size(uint64_t number) noexcept nogil:
@@ -479,3 +502,153 @@ cdef class Encoder:
                 PyBuffer_Release(&view)
         put32(start + CRC_AT, crc32c_of(start + ATTRIBUTES_AT, HEADER - ATTRIBUTES_AT + size))
         return batch
+
+
+# ---- a given batch
+
+@cython.final
+cdef class Admission:
+    """See append.pyi."""
+
+    cdef int64_t _max_bytes
+    cdef bytearray _buffer
+
+    def __init__(self, int64_t max_bytes):
+        self._max_bytes = max_bytes
+        self._buffer = bytearray()
+
+    def admit(self, data, int64_t offset, int32_t epoch):
+        cdef Py_buffer source
+        cdef const uint8_t *p
+        cdef uint8_t *copy
+        cdef int64_t size, delta, timestamp
+        PyObject_GetBuffer(data, &source, PyBUF_SIMPLE)
+        try:
+            p = <const uint8_t *> source.buf
+            size = source.len
+            if size < HEADER or size > self._max_bytes or total_of(p) != size or p[MAGIC_AT] != 2:
+                return None
+            delta = be32(p + LAST_OFFSET_DELTA_AT)
+            if attributes_of(p) & CONTROL_FLAG or attributes_of(p) & CODEC_MASK > 4 or p[PRODUCER_ID_AT] < 128:
+                return None
+            if (delta < 0 or be32(p + RECORDS_COUNT_AT) != delta + 1 or offset >= INT64_MAX - delta
+                    or checksum(p, size) != stored_crc(p)):
+                return None
+            timestamp = be64(p + MAX_TIMESTAMP_AT)
+            if len(self._buffer) < size or len(self._buffer) > KEPT > size:
+                self._buffer = bytearray(size)
+            copy = <uint8_t *> PyByteArray_AsString(self._buffer)
+            memcpy(copy, p, size)
+        finally:
+            PyBuffer_Release(&source)
+        put64(copy, offset)
+        put32(copy + LEADER_EPOCH_AT, epoch)
+        return (
+            self._buffer if len(self._buffer) == size else memoryview(self._buffer)[:size],
+            offset + delta, timestamp, size,
+        )
+
+
+# ---- runs of batches that are copied
+
+def skip_below(rows, Py_ssize_t start, Py_ssize_t count, int64_t lowest):
+    """See append.pyi."""
+    cdef Py_buffer cells
+    cdef const int64_t *row
+    cdef Py_ssize_t i = start
+    PyObject_GetBuffer(rows, &cells, PyBUF_SIMPLE)
+    try:
+        if start < 0 or count > cells.len // (BATCH_WIDTH * 8):
+            raise ValueError("no such rows")
+        while i < count:
+            row = <const int64_t *> cells.buf + i * BATCH_WIDTH
+            if row[SUSPECT] & (S_CRC | S_MAGIC | S_LIMIT) or not 0 <= row[LAST_OFFSET] < lowest:
+                break
+            i += 1
+    finally:
+        PyBuffer_Release(&cells)
+    return i
+
+
+def offset_is_ahead(rows, Py_ssize_t index, Py_ssize_t count, int64_t lowest, int64_t after):
+    """See append.pyi."""
+    cdef Py_buffer cells
+    PyObject_GetBuffer(rows, &cells, PyBUF_SIMPLE)
+    try:
+        if not 0 <= index < count <= cells.len // (BATCH_WIDTH * 8):
+            raise ValueError("no such rows")
+        return is_ahead(<const int64_t *> cells.buf + index * BATCH_WIDTH, index + 1 == count, after, lowest)
+    finally:
+        PyBuffer_Release(&cells)
+
+
+cdef class CopyRun:
+    """See append.pyi."""
+
+    cdef readonly int64_t size, batches, records, first_offset, last_offset
+    cdef readonly int stopped
+    cdef readonly list epochs
+    cdef int64_t _codec, _epoch, _end
+    cdef bint _plain
+
+    def __cinit__(self, *, int64_t codec=-1, bint plain=False):
+        self._codec = codec
+        self._plain = plain
+        self._epoch = -1
+        self._end = 0
+        self.epochs = []
+
+    cdef inline bint is_wanted(self, const int64_t *row, int64_t lowest, int64_t highest) noexcept nogil:
+        if row[SUSPECT] & (S_CRC | S_MAGIC | S_LIMIT) or row[MAGIC] != 2 or row[COUNT] < 0:
+            return False
+        if row[BASE_OFFSET] < lowest or row[LAST_OFFSET] > highest or row[LAST_OFFSET] < row[BASE_OFFSET]:
+            return False
+        if self._plain and (row[PRODUCER_ID] != -1 or row[ATTRIBUTES] & (TRANSACTIONAL_FLAG | CONTROL_FLAG)):
+            return False
+        # Markers are never compressed (MemoryRecords.withEndTransactionMarker).
+        return self._codec < 0 or row[ATTRIBUTES] & CODEC_MASK == self._codec or row[ATTRIBUTES] & CONTROL_FLAG != 0
+
+    def take(self, rows, Py_ssize_t start, Py_ssize_t count, int64_t lowest, int64_t highest, int64_t room,
+             int64_t top, bint empty, int64_t after=-1):
+        """See append.pyi."""
+        cdef Py_buffer cells
+        cdef const int64_t *row
+        cdef Py_ssize_t i = start
+        self.size = self.batches = self.records = 0
+        self.stopped = STOP_END
+        PyObject_GetBuffer(rows, &cells, PyBUF_SIMPLE)
+        try:
+            if start < 0 or count > cells.len // (BATCH_WIDTH * 8):
+                raise ValueError("no such rows")
+            while i < count:
+                row = <const int64_t *> cells.buf + i * BATCH_WIDTH
+                if not self.is_wanted(row, lowest, highest) or is_ahead(row, i + 1 == count, after, lowest) \
+                        or (i > start and row[POSITION] != row[POSITION - BATCH_WIDTH] + row[SIZE - BATCH_WIDTH]):
+                    self.stopped = STOP_OTHER
+                    break
+                if row[LAST_OFFSET] > top or (row[SIZE] > room - self.size and (self.size or not empty)):
+                    self.stopped = STOP_FULL
+                    break
+                if not self.size:
+                    self.first_offset = row[BASE_OFFSET]
+                self.note_epoch(row[EPOCH], row[BASE_OFFSET], row[LAST_OFFSET])
+                self.size += row[SIZE]
+                self.batches += 1
+                self.records += row[COUNT]
+                self.last_offset = row[LAST_OFFSET]
+                lowest = row[LAST_OFFSET] + 1
+                i += 1
+        finally:
+            PyBuffer_Release(&cells)
+        return i
+
+    cdef inline int note_epoch(self, int64_t epoch, int64_t offset, int64_t last) except -1:
+        if epoch != self._epoch and epoch >= 0:
+            self._epoch = epoch
+            self.epochs.append((epoch, offset, self._end))
+        self._end = last + 1
+        return 0
+
+    def note(self, int64_t epoch, int64_t offset, int64_t last):
+        """See append.pyi."""
+        self.note_epoch(epoch, offset, last)

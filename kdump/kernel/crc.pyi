@@ -13,3 +13,10 @@ def crc32c(data: Buffer, crc: int = 0, implementation: str = ...) -> int:
 
 def crc32(data: Buffer, crc: int = 0) -> int:
     """Return the CRC-32 (IEEE) of the data. `crc` is that of the bytes before."""
+
+def until(buffer: Buffer, start: int, end: int, crc: int, wanted: int, legacy: bool) -> tuple[int, int]:
+    """Return (index, checksum): the first index after `start` up to which the checksum is `wanted`, `end` without one.
+
+    `crc` is the checksum of the bytes before `start`. CRC-32 where `legacy`, else CRC-32C.
+    Raises ValueError for a range outside the buffer.
+    """

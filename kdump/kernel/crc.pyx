@@ -56,3 +56,48 @@ def crc32c(data, uint32_t crc=0, str implementation=CRC_IMPL):
 
 def crc32(data, uint32_t crc=0):
     return _over(kd_crc32_table, data, crc)
+
+
+# ---- one byte at a time: where a checksum is right
+
+cdef uint32_t _castagnoli[256]
+cdef uint32_t _ieee[256]
+
+
+cdef void set_up(uint32_t *table, uint32_t polynomial) noexcept nogil:
+    cdef uint32_t byte, value
+    cdef int bit
+    for byte in range(256):
+        value = byte
+        for bit in range(8):
+            value = value >> 1 ^ (polynomial if value & 1 else 0)
+        table[byte] = value
+
+
+set_up(&_castagnoli[0], 0x82F63B78)
+set_up(&_ieee[0], 0xEDB88320)
+
+
+def until(buffer, Py_ssize_t start, Py_ssize_t end, uint32_t crc, uint32_t wanted, bint legacy):
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef const uint32_t *table = &_castagnoli[0]
+    cdef Py_ssize_t at = start
+    if legacy:
+        table = &_ieee[0]
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if start < 0 or end > view.len or start > end:
+            raise ValueError("the range lies outside the buffer")
+        p = <const uint8_t *> view.buf
+        crc = ~crc
+        wanted = ~wanted
+        with nogil:
+            while at < end:
+                crc = table[(crc ^ p[at]) & 0xff] ^ (crc >> 8)
+                at += 1
+                if crc == wanted:
+                    break
+    finally:
+        PyBuffer_Release(&view)
+    return at, <uint32_t> ~crc

@@ -1,6 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: binding=False, auto_pickle=False, emit_code_comments=False
-"""Writes the messages of internal topics as text or JSON, by a program made from their schemas; see internal_topic_text.pyi.
+"""Writes the messages of internal topics as text or JSON, by a program made from their schemas.
+
+See internal_topic_text.pyi.
 
 Every function compares lengths and counts with the bytes that are left. One that cannot read what Kafka would write
 returns NULL, and whoever called `write` drops what was written. kdump.format.schema_fields has the bytes of each type.

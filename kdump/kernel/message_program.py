@@ -1,4 +1,4 @@
-"""What kdump.kernel.internal_topic_text runs to write the messages of an internal topic: a flat program, made from their schema.
+"""What kdump.kernel.internal_topic_text runs to write the messages of a topic: a flat program, made from their schema.
 
 A program has structs, each with its fields in the order of the output. A struct refers only to structs before it, so
 that no program runs for ever. kdump.render.message_programs makes programs.
@@ -11,11 +11,11 @@ from typing import NamedTuple
 class MessageField(NamedTuple):
     """A field, or the elements of an array, which have no label.
 
-    `kind` is one of kdump.kernel.internal_topic_text.KINDS. `label` is what stands before the value; its first byte separates it
-    from the field before. `sub` is the number of a struct, of the field of the elements for an array, of the structs of
-    all versions for an embedded message, which has `versions`. `tag` is -1 for a field without one. `compact`: lengths
-    are those of a flexible version. `constant` has the bytes of the default value of a tagged field, which is left out,
-    and the text that a guard wants.
+    `kind` is one of kdump.kernel.internal_topic_text.KINDS. `label` is what stands before the value; its first byte
+    separates it from the field before. `sub` is the number of a struct, of the field of the elements for an array, of
+    the structs of all versions for an embedded message, which has `versions`. `tag` is -1 for a field without one.
+    `compact`: lengths are those of a flexible version. `constant` has the bytes of the default value of a tagged field,
+    which is left out, and the text that a guard wants.
     """
 
     kind: str

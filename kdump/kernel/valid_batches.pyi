@@ -75,3 +75,14 @@ def first_at(rows: Buffer, width: int, column: int, least: int) -> int:
 
     Raises ValueError where the rows have no such column.
     """
+
+def follow_chain(
+    buffer: Buffer, start: int, end: int, stop: int, largest: int, last: int, highest: int, epoch: int
+) -> tuple[int, int, int]:
+    """Follow valid batches that begin in buffer[start:stop] and end in buffer[:end].
+
+    Their offsets rise above `last` and are at most `highest`; their leader epochs do not go back below `epoch`.
+    `largest`: the largest size in bytes.
+    Returns (index after the last one, its last offset, its leader epoch).
+    Raises ValueError for a range outside the buffer.
+    """

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: binding=False, auto_pickle=False, emit_code_comments=False
-"""Finds the batch with an offset through the offset index, in one call.
+"""Valid batches: the one with an offset, found through the offset index, and those that follow one another.
 
-The walk verifies the checksum of every batch on the way. It ends at bytes that are no valid batch; kdump.storage.walk
-decides how to continue. kdump.format.batch, kdump.format.legacy and kdump.format.index describe the layouts.
+A walk verifies the checksum of every batch on the way. It ends at bytes that are no valid batch; the
+caller decides how to continue. kdump.format.batch, kdump.format.legacy and kdump.format.index describe the layouts.
 """
 
 cimport cython
@@ -16,9 +16,9 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from posix.unistd cimport pread
 
 from kdump.kernel.layout cimport (
-    BATCH_HEADER_WIDTH, BATCH_WIDTH, CODEC_MASK, HEADER, INDEX_ENTRY, INDEX_POSITION_AT, LENGTH_AT, LOG_OVERHEAD,
-    MAGIC_AT, MESSAGE_ATTRIBUTES_AT, MESSAGE_TIMESTAMP_AT, NO_VALUE, UP_TO_MAGIC, be32, be64, checksum, header_row,
-    last_offset_of, minimum, stored_crc,
+    BATCH_HEADER_WIDTH, BATCH_WIDTH, CODEC_MASK, HEADER, INDEX_ENTRY, INDEX_POSITION_AT, LAST_OFFSET_DELTA_AT,
+    LEADER_EPOCH_AT, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, MESSAGE_ATTRIBUTES_AT, MESSAGE_TIMESTAMP_AT, NO_VALUE,
+    UP_TO_MAGIC, be32, be64, checksum, header_row, last_offset_of, minimum, stored_crc,
 )
 
 import os
@@ -331,3 +331,41 @@ def positions(slots, Py_ssize_t entries, int64_t position):
     finally:
         PyBuffer_Release(&view)
     return low
+
+
+def follow_chain(buffer, Py_ssize_t start, Py_ssize_t end, Py_ssize_t stop, int64_t largest, int64_t last,
+                 int64_t highest, int64_t epoch):
+    """See valid_batches.pyi."""
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef Py_ssize_t at = start
+    cdef int64_t size, first, delta
+    cdef int32_t found
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if start < 0 or end > view.len or start > end:
+            raise ValueError("the range lies outside the buffer")
+        with nogil:
+            while at < stop and end - at >= UP_TO_MAGIC:
+                p = <const uint8_t *> view.buf + at
+                size = length(p, end - at, largest)
+                if size == 0:
+                    break
+                first = be64(p)
+                delta = be32(p + LAST_OFFSET_DELTA_AT) if p[MAGIC_AT] == 2 else 0
+                if delta < 0:
+                    delta = 0
+                if first <= last or first > highest or delta > highest - first:
+                    break
+                found = be32(p + LEADER_EPOCH_AT)
+                if p[MAGIC_AT] == 2 and found < epoch:
+                    break
+                if not has_right_crc(p, size):
+                    break
+                if p[MAGIC_AT] == 2:
+                    epoch = found
+                last = first + delta
+                at += size
+    finally:
+        PyBuffer_Release(&view)
+    return at, last, epoch

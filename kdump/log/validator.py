@@ -30,7 +30,7 @@ from kdump.format.batch import (
 from kdump.format.control import ControlType
 from kdump.format.java import MAX_LONG
 from kdump.format.kafka07 import Message
-from kdump.kernel.admit import Admission
+from kdump.kernel.append import Admission
 from kdump.kernel.scan import BATCH_COLUMNS, FRAMES, OPEN, SCAN_FULL, SCAN_STOPPED, SUSPECTS, Scanner
 from kdump.kernel.scan07 import Scanner07
 from kdump.log.builder import Builder, NewRecord
@@ -76,7 +76,7 @@ class LogValidator:
 
     `assign_plain` gives what `assign_offsets` gives for one batch without a producer, and the fields of its row that an
     append needs: (batch, last offset, largest timestamp, size in bytes). It gives None for anything else. Nearly every
-    append is of this kind (kdump.kernel.admit).
+    append is of this kind (kdump.kernel.append).
     """
 
     def __init__(self, options: LogOptions) -> None:

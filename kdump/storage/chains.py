@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from kdump.format.batch import LOG_OVERHEAD, UP_TO_MAGIC
 from kdump.kernel.scan import HEADER_BYTES
-from kdump.kernel.search import follow
+from kdump.kernel.valid_batches import follow_chain
 from kdump.storage.frames import VALID, FrameWindow
 
 LARGE: Final = 1 << 20
@@ -50,7 +50,9 @@ class ChainWindow(FrameWindow):
                 continue
             at = self._load(position, max(UP_TO_MAGIC, min(total, self._end - position)))
             until_index, largest = min(self._filled, at + stop - position), self._max_batch_bytes
-            index, last, epoch = follow(self._window, at, self._filled, until_index, largest, last, highest, epoch)
+            index, last, epoch = follow_chain(
+                self._window, at, self._filled, until_index, largest, last, highest, epoch
+            )
             if index == at:
                 break
             position += index - at

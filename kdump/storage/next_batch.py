@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kdump.errors import SourceError
 from kdump.format.batch import LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC
 from kdump.format.record import record_fields
-from kdump.kernel.crc import crc32
+from kdump.kernel.crc import crc32, until
 from kdump.kernel.scan import HEADER_BYTES, find, is_zero, stored
-from kdump.kernel.search import until
 from kdump.storage.chains import CHAIN_BYTES, LARGE, NO_EPOCH, Chain, ChainWindow
 from kdump.storage.frames import FOREIGN_KEPT, LENGTH, SEARCH_ALLOWANCE, SEARCH_FACTOR, SHORT, VALID, Frame
 from kdump.storage.source import Source

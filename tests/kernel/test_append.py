@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kdump.kernel.append import Encoder
-from kdump.kernel.copy_run import RUN_END, RUN_FULL, RUN_OTHER, CopyRun
+from kdump.kernel.append import RUN_END, RUN_FULL, RUN_OTHER, CopyRun, Encoder
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
 from support.laws import examples

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kdump.kernel.json_text import MOST_LEVELS, mark_rows
+from kdump.kernel.text import MOST_LEVELS, mark_rows
 from support.laws import examples
 
 JSON = st.recursive(

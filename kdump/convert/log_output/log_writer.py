@@ -40,8 +40,7 @@ from kdump.format.batch import (
 )
 from kdump.format.java import MAX_INT, MAX_LONG
 from kdump.format.naming import Kind
-from kdump.kernel.append import Encoder
-from kdump.kernel.copy_run import RUN_FULL, CopyRun, offset_is_ahead, skip_below
+from kdump.kernel.append import RUN_FULL, CopyRun, Encoder, offset_is_ahead, skip_below
 from kdump.kernel.isolation import ABORTED, COMMITTED, Decisions
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
