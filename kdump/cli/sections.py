@@ -1,7 +1,6 @@
 """A command whose options stand in sections: `--help` shows those that come first, `--help-all` all of them."""
 
 from collections.abc import Mapping, Sequence
-from textwrap import wrap
 from typing import Any
 
 import click
@@ -53,6 +52,8 @@ class SectionedCommand(click.Command):
         options = {option.name or "": option for options in sections.values() for option in options}
         help_option = self.get_help_option(ctx)
         shown = [*(options[name] for name in self.first), *([help_option] if help_option else []), options["help_all"]]
+        import textwrap  # it compiles expressions, and no other run needs it
+
         _write(ctx, formatter, "Options", shown)
         rest = {heading: [option for option in found if option not in shown] for heading, found in sections.items()}
         formatter.write_paragraph()
@@ -60,7 +61,7 @@ class SectionedCommand(click.Command):
         indent = max(map(len, rest)) + 5
         for heading, found in ((heading, found) for heading, found in rest.items() if found):
             flags = " ".join(map(_flags, found))
-            lines = wrap(flags, formatter.width - indent, break_long_words=False, break_on_hyphens=False)
+            lines = textwrap.wrap(flags, formatter.width - indent, break_long_words=False, break_on_hyphens=False)
             formatter.write(f"  {heading}:".ljust(indent) + f"\n{'':{indent}}".join(lines) + "\n")
 
     def full_help(self, context: click.Context) -> str:

@@ -7,10 +7,13 @@ A module is imported when its format is used, so that its libraries load only th
 from __future__ import annotations
 
 from importlib import import_module
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from kdump.render.base import Renderer, RenderOptions
-from kdump.render.escaping import BYTES_MODES
+from kdump.exports import exports
+
+if TYPE_CHECKING:
+    from kdump.render.base import Renderer, RenderOptions
+    from kdump.render.escaping import BYTES_MODES
 
 __all__ = [
     "BYTES_MODES",
@@ -23,6 +26,11 @@ __all__ = [
     "Renderer",
     "renderer",
 ]
+
+# `--help` imports kdump.render.output, and none of these
+_, __getattr__, __dir__ = exports(
+    __name__, {"kdump.render.base": "Renderer RenderOptions", "kdump.render.escaping": "BYTES_MODES"}
+)
 
 FORMATS = {
     "terminal": ("kdump.render.terminal", "TerminalRenderer"),
@@ -52,6 +60,8 @@ def renderer(name: str, stream: IO[Any], options: RenderOptions | None = None) -
 
     Close it, or use it in a `with` statement, so that its buffer is written. Raises KeyError for an unknown name.
     """
+    from kdump.render.base import RenderOptions
+
     module, class_name = {**FORMATS, **RECORD_FORMATS, **BYTE_FORMATS}[name]
     renderer: type[Renderer] = getattr(import_module(module), class_name)
     return renderer(stream, RenderOptions() if options is None else options)

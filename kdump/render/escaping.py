@@ -9,7 +9,6 @@ the bytes that Kafka's tool prints.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from typing import Final
 
@@ -109,6 +108,8 @@ def replaced(data: bytes) -> bytes:
 
 def terminal_worth() -> int:
     """The characters that the terminal shows at once."""
+    import shutil  # with the compression modules that it imports it takes long
+
     size = shutil.get_terminal_size()
     return size.columns * size.lines
 

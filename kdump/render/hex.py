@@ -19,7 +19,6 @@ that are none, the first 10,000 lines are shown, then how many bytes are left; `
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -54,6 +53,8 @@ class HexRenderer(TextRenderer):
 
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
         super().__init__(stream, options)
+        import shutil
+
         size = shutil.get_terminal_size()
         self._longest, self._width = (LINE_BYTES * size.lines, size.columns) if self.out.terminal else (0, 0)
         self._is_control = self._is_damaged = False

@@ -46,6 +46,7 @@ File names are escaped in the same way, without quotes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import IO, TYPE_CHECKING, Any
 
 from kdump.kernel.results import NO_VALUE
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from kdump.format.batch import Batch
     from kdump.format.json_types import Fields, FieldValue
     from kdump.format.naming import TopicPartition
+    from kdump.kernel.lines import Lines
     from kdump.recover.plan import Action, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
@@ -164,11 +166,14 @@ class TextRenderer(Renderer):
         super().__init__(stream, options)
         self._mode = options.bytes_mode
         self._tree: ImageTree | None = None
-        from kdump.kernel.lines import Lines
+        self._most = terminal_worth() if self.out.terminal else 0
+
+    @cached_property
+    def _lines(self) -> Lines:
+        from kdump.kernel.lines import Lines  # a verify writes no records
 
         write = None if self.out.terminal else self.out.write  # lines are cut there
-        self._lines = Lines("text", self._mode, replaced if self._mode == "utf8" else None, write)
-        self._most = terminal_worth() if self.out.terminal else 0
+        return Lines("text", self._mode, replaced if self._mode == "utf8" else None, write)
 
     def begin(self, path: Path) -> None:
         self.out.write(f"file {path_text(path)}\n")
