@@ -37,7 +37,7 @@ __version__ = "0.1.0"
 
 _ROOMS = (
     *("broker", "convert", "dump", "engine", "format", "kernel", "log", "recover", "replicas", "spark", "stat"),
-    *("storage", "verify"),
+    *("storage", "verify", "writer"),
 )
 
 _MODULES = {
@@ -56,9 +56,6 @@ _MODULES = {
     "kdump.errors": "CodecMissing KdumpError MessageTooLarge NotALog NotShown OffsetOutOfRange SourceError",
     "kdump.format.naming": "TopicPartition",
     "kdump.format.record": "Record",
-    "kdump.log.builder": "NewRecord",
-    "kdump.log.log": "Log",
-    "kdump.log.options": "LogOptions",
     "kdump.recover.plan": "Plan RecoverOptions RecoveryResult",
     "kdump.recover.planner": "plan_recovery",
     "kdump.recover.recover": "ApplyOptions recover_logs resume_recovery undo_recovery",
@@ -70,6 +67,9 @@ _MODULES = {
     "kdump.verify.report": "Report",
     "kdump.verify.scan": "VerifyOptions",
     "kdump.verify.verify": "verify_logs",
+    "kdump.writer.builder": "NewRecord",
+    "kdump.writer.log": "Log",
+    "kdump.writer.options": "LogOptions",
 }
 _RENAMED = {"growth": "kdump.stat.report_growth"}
 _names, _get, _dir = exports(__name__, _MODULES)

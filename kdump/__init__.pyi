@@ -11,6 +11,7 @@ from kdump import spark as spark
 from kdump import stat as stat
 from kdump import storage as storage
 from kdump import verify as verify
+from kdump import writer as writer
 from kdump.broker.predict import predict_start as predict_start
 from kdump.broker.result import LoadResult as LoadResult
 from kdump.convert.arrow import arrow as arrow
@@ -33,9 +34,6 @@ from kdump.errors import OffsetOutOfRange as OffsetOutOfRange
 from kdump.errors import SourceError as SourceError
 from kdump.format.naming import TopicPartition as TopicPartition
 from kdump.format.record import Record as Record
-from kdump.log.builder import NewRecord as NewRecord
-from kdump.log.log import Log as Log
-from kdump.log.options import LogOptions as LogOptions
 from kdump.recover.plan import Plan as Plan
 from kdump.recover.plan import RecoverOptions as RecoverOptions
 from kdump.recover.plan import RecoveryResult as RecoveryResult
@@ -56,6 +54,9 @@ from kdump.verify.findings import Finding as Finding
 from kdump.verify.report import Report as Report
 from kdump.verify.scan import VerifyOptions as VerifyOptions
 from kdump.verify.verify import verify_logs as verify_logs
+from kdump.writer.builder import NewRecord as NewRecord
+from kdump.writer.log import Log as Log
+from kdump.writer.options import LogOptions as LogOptions
 
 __version__: str
 __all__: list[str]

@@ -150,7 +150,7 @@ def test_public_names_are_typed() -> None:
 
 def test_types_are_found_in_every_place() -> None:
     found = set(types_of("Log", kdump.Log)) | set(types_of("verify_logs", kdump.verify_logs))
-    found |= set(types_of("Refusal", kdump.broker.Refusal)) | set(types_of("Policy", kdump.log.Policy))
+    found |= set(types_of("Refusal", kdump.broker.Refusal)) | set(types_of("Policy", kdump.writer.Policy))
     assert {
         ("Log.read", kdump.log.FetchDataInfo),
         ("Log.delete", kdump.log.SegmentDescription),

@@ -19,7 +19,7 @@ from kdump.render.escaping import printable
 
 if TYPE_CHECKING:
     from kdump.dump.read_at import ReadResult, StartOffset
-    from kdump.log.log import Log
+    from kdump.writer.log import Log
 
 _EXCLUDED: Final = {
     "offset": "--at reads on from its offset, and -n says how far",

@@ -15,8 +15,6 @@ from kdump.format.fetch import ErrorCode
 from kdump.format.naming import Kind
 from kdump.log.batch_location import DamagedRange
 from kdump.log.fetch_data_info import FetchDataInfo
-from kdump.log.log import Log
-from kdump.log.options import LogOptions
 from kdump.log.records import READ_BYTES as READ_BYTES
 from kdump.storage import discovery
 from kdump.storage.file_store import store_of
@@ -24,6 +22,8 @@ from kdump.storage.partition import LogFile, Partition
 from kdump.storage.source import BytesSource, FileSource, Source, SourceRange
 from kdump.storage.walk import Gap, SearchLimit, Tail, TailContent
 from kdump.verify.findings import CATALOGUE, Severity
+from kdump.writer.log import Log
+from kdump.writer.options import LogOptions
 
 if TYPE_CHECKING:
     from kdump.dump.isolation import CommittedRead

@@ -1,13 +1,6 @@
-from kdump.log.appender import LogAppendInfo as LogAppendInfo
 from kdump.log.batch_location import DamagedRange as DamagedRange
 from kdump.log.batch_location import OffsetAndTimestamp as OffsetAndTimestamp
-from kdump.log.builder import Builder as Builder
-from kdump.log.builder import Builder07 as Builder07
 from kdump.log.fetch_data_info import FetchDataInfo as FetchDataInfo
 from kdump.log.log_snapshot import SegmentDescription as SegmentDescription
 from kdump.log.records import DamageWarning as DamageWarning
 from kdump.log.records import Records as Records
-from kdump.log.retention import Policy as Policy
-from kdump.log.retention import before as before
-from kdump.log.retention import by_age as by_age
-from kdump.log.retention import by_size as by_size

@@ -5,13 +5,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kdump.errors import KdumpError
 from kdump.format import naming
 from kdump.kernel.crc import crc32c
 from kdump.recover import phases
 from kdump.recover.journal import Step
 from kdump.recover.plan import FileContent, Plan
-from kdump.recover.second_opinion import check_snapshots
 from kdump.recover.step_order import After, is_kept, steps
 from kdump.storage.directory_handle import (
     NO_LINKS,
@@ -26,6 +24,7 @@ from kdump.storage.directory_handle import (
 from kdump.storage.pieces import Piece
 from kdump.storage.undo_folders import UndoFolder
 from kdump.storage.zeros import append_with_holes
+from kdump.writer.companions import check_snapshots, write_rebuilt
 
 Make = Callable[[Plan], Iterable[tuple[str, bytes | None]]]
 """Builds the files that a plan leaves to kdump.broker.rebuild."""
@@ -120,15 +119,10 @@ class FileWriter:
 
         Raises KdumpError where one does not come, or a checksum inside is wrong.
         """
-        found: dict[str, int | None] = {}
-        if names:
-            request = self.plan.rebuild_request()
-            for name, data in self._make(self.plan) if self._make else self.plan.rebuild_cache.rebuild(request):
-                if name in names and name not in found:
-                    found[name] = None if data is None else self._write_data(name, data, to(name))
-        if left := set(names) - found.keys():
-            raise KdumpError(f"{self.handle.path_of(min(left))}: nothing writes this file")
-        if self._make is None:
+        plan, make = self.plan, self._make
+        rebuilt = make(plan) if make else plan.rebuild_cache.rebuild(plan.rebuild_request()) if names else ()
+        found = write_rebuilt(self.target, rebuilt, names, lambda name, data: self._write_data(name, data, to(name)))
+        if make is None:
             check_snapshots(self.target, {name: to(name) for name, crc in found.items() if crc is not None})
         return found
 

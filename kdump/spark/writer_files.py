@@ -7,9 +7,9 @@ from kdump.convert.log_output.log_join import ScratchFile
 from kdump.errors import KdumpError, reason
 from kdump.format.java import MAX_INT
 from kdump.format.naming import TopicPartition
-from kdump.log.builder import BatchSettings, Builder, NewRecord
 from kdump.spark.writer_options import WriteOptions
 from kdump.storage.directory_handle import DirectoryHandle, write_all
+from kdump.writer.builder import BatchSettings, Builder, NewRecord
 
 _BUFFERED_BYTES: Final = 64 << 20
 """So many bytes of finished batches are kept, of all files together, before they are written."""

@@ -10,8 +10,8 @@ from kdump.errors import KdumpError
 from kdump.format.java import MAX_INT
 from kdump.format.naming import TopicPartition
 from kdump.kernel.key_table import murmur2
-from kdump.log.builder import Headers, NewRecord
 from kdump.spark.writer_options import WriteColumns, WriteOptions, topic_of
+from kdump.writer.builder import Headers, NewRecord
 
 _NO_TIMESTAMP: Final = -1
 _KNOWN_TOPICS: Final = 1 << 16

@@ -6,8 +6,8 @@ at the first that stays. No segment goes that has an offset at or above the high
 rolls the active segment first, so that an empty one stays. With the policy `compact` alone, or with none, only the
 first of the three takes place.
 
-These rules differ from those of kdump.log.retention, which follow the original documentation: there the active segment
-is never deleted, and no high watermark holds a segment back.
+These rules differ from those of kdump.writer.retention, which follow the original documentation: there the active
+segment is never deleted, and no high watermark holds a segment back.
 
 Source: UnifiedLog.deleteOldSegments and UnifiedLog.deletableSegments of Kafka 4.3, without tiered storage.
 """

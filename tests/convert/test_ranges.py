@@ -22,12 +22,12 @@ from kdump.convert.records.reader import RecordStream
 from kdump.convert.tables import record_schema
 from kdump.errors import SourceError
 from kdump.log.isolation import Isolation, with_markers
-from kdump.log.log import Log
 from kdump.replicas.offset_ranges import OffsetRange
 from kdump.storage.discovery import discover
 from kdump.storage.object_store import object_store
 from kdump.storage.partition import Partition
 from kdump.storage.walk import MAX_BATCH_BYTES
+from kdump.writer.log import Log
 from support import build, object_stores
 from support.laws import examples
 from support.object_stores import Unsteady

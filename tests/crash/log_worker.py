@@ -21,15 +21,15 @@ from typing import Any, NamedTuple
 from worker import MODES, Ended, Mode, attempt
 
 from kdump.errors import KdumpError
-from kdump.log.appender import Appender
-from kdump.log.options import LogOptions
-from kdump.log.retention import before
 from kdump.recover import recover
 from kdump.recover.plan import RecoverOptions, RecoveryResult
 from kdump.storage.discovery import discover
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.verify import verify_logs
+from kdump.writer.appender import Appender
+from kdump.writer.options import LogOptions
+from kdump.writer.retention import before
 from support import build, oracle
 
 NOW = 1_600_000_100_000

@@ -1,4 +1,4 @@
-"""kdump.log.builder beside Kafka's MemoryRecordsBuilder (4.3.1, through BatchBuilder.java): the same bytes, the same
+"""kdump.writer.builder beside Kafka's MemoryRecordsBuilder (4.3.1, through BatchBuilder.java): the same bytes, the same
 records, the same refusals."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from kdump.format import codec as codecs
 from kdump.format.batch import CODECS, HEADER_SIZE, UP_TO_MAGIC
 from kdump.format.control import ControlType, encode_key, encode_marker
-from kdump.log.builder import Builder, NewRecord, marker
+from kdump.writer.builder import Builder, NewRecord, marker
 
 BUILDER = Path(__file__).with_name("BatchBuilder.java")
 LIMIT = 64 << 20
@@ -25,7 +25,7 @@ _REQUEST = struct.Struct(">cbBBiBqqqhiBBiqi")
 
 
 class Batch(NamedTuple):
-    """A batch that is to be made, in the words of kdump.log.builder."""
+    """A batch that is to be made, in the words of kdump.writer.builder."""
 
     words: dict[str, Any]
     records: list[NewRecord]

@@ -18,7 +18,7 @@ from typing import Any
 from kdump.errors import SourceError
 from kdump.format.internal_topics import transaction_state
 from kdump.log.batch_location import DamagedRange
-from kdump.log.log import Log
+from kdump.writer.log import Log
 from support.command_runs import verified
 
 HERE = Path(__file__).resolve().parent

@@ -21,9 +21,9 @@ from interop.appends import Case
 from interop.theirs import Script
 from interop.wire import whole
 from kdump.errors import KdumpError
-from kdump.log.log import Log
-from kdump.log.options import LogOptions
-from kdump.log.retention import before
+from kdump.writer.log import Log
+from kdump.writer.options import LogOptions
+from kdump.writer.retention import before
 from support import oracle
 from support.command_runs import verified
 

@@ -23,9 +23,9 @@ from interop.wire import Wire, whole
 from kdump.errors import KdumpError, OffsetOutOfRange
 from kdump.format.checkpoint import offset_entries
 from kdump.format.control import ControlType
-from kdump.log.builder import NewRecord, marker
-from kdump.log.log import Log
-from kdump.log.options import LogOptions
+from kdump.writer.builder import NewRecord, marker
+from kdump.writer.log import Log
+from kdump.writer.options import LogOptions
 from support import build, oracle
 from support.command_runs import verified
 
@@ -50,7 +50,7 @@ APPENDS = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from interop.test_log_broker import OPTIONS, some
-from kdump.log.log import Log
+from kdump.writer.log import Log
 log = Log(sys.argv[2], write=True, options=OPTIONS)
 for record in some("killed", 100_000):
     print(log.append([record]).last_offset, flush=True)

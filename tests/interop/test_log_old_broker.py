@@ -12,8 +12,8 @@ import pytest
 
 from interop.test_log_broker import OPTIONS, SIZES, Row, chunks, compare, compare_times, consume, some, text
 from interop.wire import Wire
-from kdump.log.builder import NewRecord
-from kdump.log.log import Log
+from kdump.writer.builder import NewRecord
+from kdump.writer.log import Log
 from support import build
 from support.command_runs import verified
 

@@ -22,8 +22,8 @@ from interop.appends import NOW_MS
 from interop.test_log_append import CASES, write
 from interop.theirs import Read, Script
 from kdump.errors import OffsetOutOfRange
-from kdump.log.log import Log
-from kdump.log.options import LogOptions
+from kdump.writer.log import Log
+from kdump.writer.options import LogOptions
 from support import build
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"

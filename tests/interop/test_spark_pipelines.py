@@ -17,8 +17,8 @@ from interop.clients import Client
 from interop.test_log_broker import Row, consume, some
 from interop.test_log_broker import row as shown
 from kdump.kernel.key_table import murmur2
-from kdump.log.builder import NewRecord
-from kdump.log.log import Log
+from kdump.writer.builder import NewRecord
+from kdump.writer.log import Log
 from support.command_runs import verified
 from support.kafka_connector import connector_jars
 from support.spark_session import need_spark, start_session, stop_session

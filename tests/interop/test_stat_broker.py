@@ -17,9 +17,6 @@ from typing import Any, NamedTuple
 
 from interop.clients import Client
 from kdump.format.checkpoint import OffsetEntry, build_offsets, offset_entries
-from kdump.log.builder import NewRecord
-from kdump.log.log import Log
-from kdump.log.options import LogOptions
 from kdump.stat.compaction import CompactionBlocker, FirstDirtySource, PartitionCompaction, report_compaction
 from kdump.stat.free import FreePlan, plan_free
 from kdump.stat.retention import PartitionRetention, RetentionBlocker, report_retention
@@ -27,6 +24,9 @@ from kdump.stat.settings import CleanerSettings, TopicSettings, parse_cleanup_po
 from kdump.stat.stat import stat_logs
 from kdump.stat.values import PartitionStatistics, StatOptions
 from kdump.storage.discovery import discover
+from kdump.writer.builder import NewRecord
+from kdump.writer.log import Log
+from kdump.writer.options import LogOptions
 from support import oracle
 
 NOW_MS = int(time.time() * 1000)

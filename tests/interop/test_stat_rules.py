@@ -20,9 +20,6 @@ from interop.damaged_partitions import LOADER, damaged, room
 from kdump.format.checkpoint import OffsetEntry, build_offsets
 from kdump.format.control import ControlType
 from kdump.format.index import TIME_ENTRY
-from kdump.log.builder import NewRecord, marker
-from kdump.log.log import Log
-from kdump.log.options import LogOptions
 from kdump.stat.compaction import CompactionBlocker, report_compaction
 from kdump.stat.retention import report_retention
 from kdump.stat.segment_age import is_beyond_end
@@ -31,6 +28,9 @@ from kdump.stat.stat import stat_logs
 from kdump.stat.upgrade import report_upgrade
 from kdump.stat.values import PartitionStatistics
 from kdump.storage.discovery import discover
+from kdump.writer.builder import NewRecord, marker
+from kdump.writer.log import Log
+from kdump.writer.options import LogOptions
 
 __all__ = ["room"]
 

@@ -22,16 +22,16 @@ from hypothesis import strategies as st
 
 from kdump.errors import KdumpError, MessageTooLarge, OffsetOutOfRange, SourceError
 from kdump.kernel import valid_batches
-from kdump.log import log as log_module
 from kdump.log import segment_reader, segment_scan
-from kdump.log.builder import NewRecord
 from kdump.log.fetch_data_info import FetchDataInfo
-from kdump.log.log import Log
 from kdump.log.log_files import LogFiles
-from kdump.log.options import LogOptions
-from kdump.log.retention import by_size
 from kdump.storage.source import FileSource
 from kdump.storage.walk import BatchChunk, Walk
+from kdump.writer import log as log_module
+from kdump.writer.builder import NewRecord
+from kdump.writer.log import Log
+from kdump.writer.options import LogOptions
+from kdump.writer.retention import by_size
 from support import build, damage, oracle
 from support.laws import examples, sampled
 from support.plain_log import PlainLog, PlainRead

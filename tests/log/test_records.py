@@ -11,9 +11,9 @@ import pytest
 from kdump.errors import OffsetOutOfRange
 from kdump.format.control import ControlType
 from kdump.log.batch_location import DamagedRange
-from kdump.log.builder import NewRecord, marker
-from kdump.log.log import Log
 from kdump.log.records import DamageWarning
+from kdump.writer.builder import NewRecord, marker
+from kdump.writer.log import Log
 from support import build
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from kdump.errors import KdumpError
-from kdump.log.builder import NewRecord
-from kdump.log.log import Log
 from kdump.recover import planner, recover, run_group, saved_plans, undo
 from kdump.recover.plan import Plan, RecoverOptions
 from kdump.recover.steps import RunExecutor
 from kdump.storage.discovery import discover
+from kdump.writer.builder import NewRecord
+from kdump.writer.log import Log
 from support.directories import NOW_MS, changed, clean, stem, write
 from support.recovery_plans import contents, tree
 

@@ -14,8 +14,8 @@ import pytest
 
 from kdump.errors import KdumpError
 from kdump.format.control import ControlType
-from kdump.log.builder import marker
 from kdump.log.records import DamageWarning
+from kdump.writer.builder import marker
 from support.growing_partition import GrowingPartition
 from support.spark_stream import StreamQuery, as_json
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from kdump.format.checkpoint import EpochEntry, OffsetEntry, build_epochs, build_offsets, offset_entries
 from kdump.format.control import ControlType
-from kdump.log.builder import Builder, marker
+from kdump.writer.builder import Builder, marker
 
 
 class GrowingPartition:

@@ -13,7 +13,7 @@ from uuid import UUID
 import fastavro
 
 from kdump.format.value_schemas.schemas import NamedSchema, SchemaProblem, ValueSchema
-from kdump.log.builder import Builder
+from kdump.writer.builder import Builder
 
 ORDER: dict[str, Any] = {
     "type": "record",

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.convert.log_options import LogOutputOptions
 from kdump.convert.log_output.log_batches import BatchCounts, BatchEpoch, BatchRewrite
-from kdump.convert.log_output.log_segments import CompanionFiles, SegmentCounter, SegmentsWriter, write_companions
 from kdump.convert.log_output.log_staging import staged_directory
 from kdump.convert.log_output.log_writer import LogWriter
 from kdump.convert.output_file import OutputRefused
@@ -34,6 +33,7 @@ from kdump.log.isolation import Isolation, decide
 from kdump.log.log_slice import HIGHEST, LOWEST, SlicedPartition
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.file_store import parent_of
+from kdump.writer.segments import CompanionFiles, SegmentCounter, SegmentsWriter, write_companions
 
 if TYPE_CHECKING:
     from kdump.convert.records.reader import OnDamage

@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from kdump.convert.log_output.log_batches import BatchRewrite
-from kdump.convert.log_output.log_segments import CompanionFiles, NewSegment, SegmentsWriter, write_companions
 from kdump.convert.log_output.log_staging import OutputStaging, staged_directory
 from kdump.convert.log_output.log_writer import LogWriter
 from kdump.errors import KdumpError, SourceError, reason
@@ -30,6 +29,7 @@ from kdump.storage.lock import Lock
 from kdump.storage.partition import LogFile
 from kdump.storage.undo_folders import refuse_unfinished
 from kdump.storage.walk import MAX_BATCH_BYTES
+from kdump.writer.segments import CompanionFiles, NewSegment, SegmentsWriter, write_companions
 
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 

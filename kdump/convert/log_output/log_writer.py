@@ -53,7 +53,7 @@ from kdump.storage.walk import BatchChunk
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kdump.convert.log_output.log_segments import SegmentsWriter
+    from kdump.writer.segments import SegmentsWriter
 
 _CHUNK_BATCHES: Final = 1024
 _WIDTH: Final = len(BATCH_COLUMNS)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from kdump.errors import KdumpError
-from kdump.log.builder import NewRecord
-from kdump.log.log import Log
-from kdump.log.options import KAFKA07, LogOptions
 from kdump.storage import directory_handle
+from kdump.writer.builder import NewRecord
+from kdump.writer.log import Log
+from kdump.writer.options import KAFKA07, LogOptions
 from support import build
 
 T = 1_600_000_000_000

@@ -20,17 +20,17 @@ from kdump.format.batch import SEQUENCES, Batch
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.java import MAX_LONG
 from kdump.format.naming import COMPANION_SUFFIXES, segment_file_name
-from kdump.log import active_segment, startup
-from kdump.log.builder import BatchSettings, Builder, Builder07, NewRecord, group_records
-from kdump.log.directory_lease import DirectoryLease
-from kdump.log.flusher import Flusher
 from kdump.log.log_snapshot import LogSnapshot, SegmentDescription
-from kdump.log.options import KAFKA07, LogOptions, check, check_bound
-from kdump.log.retention import Policy, deletable
-from kdump.log.startup import now_ms, write_epochs
-from kdump.log.validator import Data, LogValidator
 from kdump.storage.directory_handle import DirectoryHandle, rewrite_file
 from kdump.storage.undo_folders import refuse_unfinished
+from kdump.writer import active_segment, startup
+from kdump.writer.builder import BatchSettings, Builder, Builder07, NewRecord, group_records
+from kdump.writer.directory_lease import DirectoryLease
+from kdump.writer.flusher import Flusher
+from kdump.writer.options import KAFKA07, LogOptions, check, check_bound
+from kdump.writer.retention import Policy, deletable
+from kdump.writer.startup import now_ms, write_epochs
+from kdump.writer.validator import Data, LogValidator
 
 _BATCH_BYTES: Final = 1 << 20
 """Records go into batches of at most about this size, the default of a broker's max.message.bytes."""
@@ -187,9 +187,9 @@ class Appender:
     def append_records(self, new: Iterable[NewRecord], **settings: Unpack[BatchSettings]) -> LogAppendInfo:
         """Append records, in batches as the options of the log say. Returns their offsets and the number of batches.
 
-        `settings` are arguments of kdump.log.builder.Builder. Records can have offsets of their own, which have to rise
-        and to start at the log end offset or later. Records that do not fit into one batch need several appends, each
-        of which is complete or does nothing. Raises as append_batches does.
+        `settings` are arguments of kdump.writer.builder.Builder. Records can have offsets of their own, which have to
+        rise and to start at the log end offset or later. Records that do not fit into one batch need several appends,
+        each of which is complete or does nothing. Raises as append_batches does.
         """
         with self._mutex:
             first, batches = self._end, 0
@@ -410,7 +410,7 @@ class Appender:
     # ---- deleting
 
     def delete(self, policy: Policy) -> tuple[SegmentDescription, ...]:
-        """Delete the oldest segments that a policy selects (kdump.log.retention), never the active one.
+        """Delete the oldest segments that a policy selects (kdump.writer.retention), never the active one.
 
         Returns the deleted segments. Raises KdumpError.
         """

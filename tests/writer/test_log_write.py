@@ -28,10 +28,6 @@ from kdump.errors import KdumpError, MessageTooLarge
 from kdump.format import producer_snapshot
 from kdump.format.checkpoint import EpochEntry, epoch_entries
 from kdump.format.naming import segment_file_name
-from kdump.log import active_segment, appender
-from kdump.log.appender import Appender, LogAppendInfo
-from kdump.log.builder import NewRecord
-from kdump.log.options import KAFKA07, LogOptions
 from kdump.recover import run_plan
 from kdump.recover.plan import FileContent, Plan, RecoverOptions
 from kdump.recover.recover import remaining_findings
@@ -40,6 +36,10 @@ from kdump.storage import directory_handle as disk
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import read_stamps
 from kdump.storage.undo_folders import UndoFolder, discard
+from kdump.writer import active_segment, appender
+from kdump.writer.appender import Appender, LogAppendInfo
+from kdump.writer.builder import NewRecord
+from kdump.writer.options import KAFKA07, LogOptions
 from support import build, oracle
 from support.laws import examples
 

@@ -18,12 +18,12 @@ from kdump.format.batch import CODECS, HEADER_SIZE, Batch
 from kdump.format.control import ControlType, encode_key, encode_marker
 from kdump.format.naming import Kind
 from kdump.kernel.append import MAX_BYTES, Encoder
-from kdump.log.builder import Builder, Builder07, NewRecord, marker
 from kdump.storage.partition import LogFile
 from kdump.storage.records import open_batch, records
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import BatchChunk, Walk
 from kdump.verify.scan import ScanOptions
+from kdump.writer.builder import Builder, Builder07, NewRecord, marker
 from support import build, file_reports, oracle
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"

@@ -41,7 +41,6 @@ from kdump.kernel.scan import SUSPECTS
 from kdump.kernel.snapshot_entries import unexpired
 from kdump.log.log_files import checkpointed_start_offset
 from kdump.log.log_snapshot import SegmentDescription
-from kdump.log.options import KAFKA07, LogOptions
 from kdump.log.segment_file import SegmentCache
 from kdump.log.segment_reader07 import segment_reader
 from kdump.storage.directory_handle import DirectoryHandle, replace_file, rewrite_file
@@ -53,6 +52,7 @@ from kdump.storage.source import FileSource
 from kdump.storage.stamps import read_stamps
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
 from kdump.verify.reaction import TRUNCATION_CODES
+from kdump.writer.options import KAFKA07, LogOptions
 
 _TRUNCATION_BITS: Final = sum(1 << bit for bit, code in enumerate(SUSPECTS) if code in TRUNCATION_CODES)
 _REFUSED_FILES: Final = {

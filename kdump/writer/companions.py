@@ -1,14 +1,35 @@
-"""A second opinion on the checksums that a recovery wrote: another implementation of CRC-32C computes them again.
+"""Writes the companions that are rebuilt from a log, and takes a second opinion on their checksums.
 
-The only checksums that kdump writes into files of a log are those of producer snapshots. Every other file is either a
-copy of bytes from before, or has no checksum.
+The only checksums that kdump writes into companions are those of producer snapshots: another implementation of CRC-32C
+computes them again. Every other file is either a copy of bytes from before, or has no checksum.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from kdump.errors import KdumpError
 from kdump.format.producer_snapshot import CRC_FROM, SnapshotError, read_snapshot
 from kdump.storage.directory_handle import DirectoryHandle
+
+
+def write_rebuilt(
+    directory: DirectoryHandle,
+    rebuilt: Iterable[tuple[str, bytes | None]],
+    names: Collection[str],
+    write: Callable[[str, bytes], int],
+) -> dict[str, int | None]:
+    """Write the companions `names` of those that kdump.broker.rebuild gives; what `write` returns for each, None for a
+    file that must not be there.
+
+    Raises KdumpError where one does not come. `check_snapshots` is the second opinion on what was written.
+    """
+    found: dict[str, int | None] = {}
+    if names:
+        for name, data in rebuilt:
+            if name in names and name not in found:
+                found[name] = None if data is None else write(name, data)
+    if left := set(names) - found.keys():
+        raise KdumpError(f"{directory.path_of(min(left))}: nothing writes this file; this is a bug in kdump")
+    return found
 
 
 def check_snapshots(directory: DirectoryHandle, written: Mapping[str, str]) -> None:

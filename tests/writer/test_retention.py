@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdump.format.checkpoint import EpochEntry, epoch_entries
-from kdump.log.appender import Appender
-from kdump.log.builder import NewRecord
-from kdump.log.log import Log
 from kdump.log.log_snapshot import SegmentDescription
-from kdump.log.options import KAFKA07, LogOptions
-from kdump.log.retention import Policy, before, by_age, by_size, deletable
 from kdump.recover.recover import remaining_findings
+from kdump.writer.appender import Appender
+from kdump.writer.builder import NewRecord
+from kdump.writer.log import Log
+from kdump.writer.options import KAFKA07, LogOptions
+from kdump.writer.retention import Policy, before, by_age, by_size, deletable
 from support import build
 
 T = 1_600_000_000_000

@@ -9,11 +9,11 @@ Sources: UnifiedLog.roll, LocalLog.roll, UnifiedLog.close of Kafka 4.3.
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Final, NamedTuple
 
 from kdump.broker.rebuild import rebuild_companions
 from kdump.broker.rebuild_request import PlannedSegment, RebuildRequest
-from kdump.errors import KdumpError
 from kdump.format.checkpoint import EpochEntry, build_epochs
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.naming import (
@@ -22,10 +22,10 @@ from kdump.format.naming import (
     PARTITION_METADATA,
     segment_file_name,
 )
-from kdump.recover.second_opinion import check_snapshots
 from kdump.storage.directory_handle import DirectoryHandle, write_all
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import read_stamps
+from kdump.writer.companions import check_snapshots, write_rebuilt
 
 
 class NewSegment(NamedTuple):
@@ -179,14 +179,8 @@ def write_companions(
         start,
         log_end,
     )
-    for name, data in rebuild_companions(request):
-        if data is not None:
-            _write(directory, name, data)
-            names.discard(name)
-    check_snapshots(directory, {name: name for name in request.names - names if name.endswith(_SNAPSHOT)})
-    missing = [name for name in names if not name.endswith(".txnindex")]
-    if missing:
-        raise KdumpError(f"{directory.path_of(min(missing))}: nothing writes this file; this is a bug in kdump")
+    written = write_rebuilt(directory, rebuild_companions(request), names, partial(_write, directory))
+    check_snapshots(directory, {name: name for name, size in written.items() if size is not None})
     if beside.leader_epochs:
         _write(directory, LEADER_EPOCH_CHECKPOINT, build_epochs(beside.leader_epochs))
     if beside.partition_metadata is not None:
@@ -194,6 +188,7 @@ def write_companions(
     directory.sync()
 
 
-def _write(directory: DirectoryHandle, name: str, data: bytes) -> None:
+def _write(directory: DirectoryHandle, name: str, data: bytes) -> int:
     with directory.create(name) as descriptor:
         write_all(descriptor, data)
+    return len(data)

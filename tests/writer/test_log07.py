@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kdump.log.builder import NewRecord
-from kdump.log.log import Log
-from kdump.log.options import KAFKA07, LogOptions
+from kdump.writer.builder import NewRecord
+from kdump.writer.log import Log
+from kdump.writer.options import KAFKA07, LogOptions
 from support import oracle
 from support.command_runs import verified
 

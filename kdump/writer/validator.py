@@ -33,9 +33,9 @@ from kdump.format.kafka07 import Message
 from kdump.kernel.append import Admission
 from kdump.kernel.scan import BATCH_COLUMNS, FRAMES, OPEN, SCAN_FULL, SCAN_STOPPED, SUSPECTS, Scanner
 from kdump.kernel.scan07 import Scanner07
-from kdump.log.builder import Builder, NewRecord
-from kdump.log.options import KAFKA07, LogOptions
 from kdump.storage.records import open_batch, records
+from kdump.writer.builder import Builder, NewRecord
+from kdump.writer.options import KAFKA07, LogOptions
 
 if TYPE_CHECKING:
     from kdump.kernel.scanner import BatchScanner

@@ -19,16 +19,16 @@ from kdump.log.batch_location import DamagedRange, OffsetAndTimestamp
 from kdump.log.fetch_data_info import FetchDataInfo
 from kdump.log.log_files import base_offset_of, log_files_at
 from kdump.log.log_snapshot import LogSnapshot, SegmentDescription
-from kdump.log.options import LogOptions
 from kdump.log.records import READ_BYTES, Records
 from kdump.log.segment_file import SegmentCache
 from kdump.log.segment_reader07 import AnySegmentReader, segment_reader
 from kdump.log.segment_readers import SegmentReaders
+from kdump.writer.options import LogOptions
 
 if TYPE_CHECKING:
-    from kdump.log.appender import Appender, LogAppendInfo
-    from kdump.log.builder import BatchSettings, NewRecord
-    from kdump.log.retention import Policy
+    from kdump.writer.appender import Appender, LogAppendInfo
+    from kdump.writer.builder import BatchSettings, NewRecord
+    from kdump.writer.retention import Policy
 
 _LISTINGS: Final = 10
 """So often a directory is listed of which log files vanish meanwhile."""
@@ -69,7 +69,7 @@ class Log:
         self._closed = False
         if write:
             # A log that is only read does not need these modules.
-            from kdump.log import appender
+            from kdump.writer import appender
 
             self._appender = appender.Appender(self.path, options)
             self._appender.before_removal = self._pin
@@ -183,7 +183,7 @@ class Log:
         """Append records, or complete batches as bytes. Returns the assigned offsets and the number of batches.
 
         With records, `options` are arguments of Builder: codec, producer_id, transactional … With bytes they are
-        `assign` and `leader_epoch`: see append_records and append_batches of kdump.log.appender.Appender. Raises
+        `assign` and `leader_epoch`: see append_records and append_batches of kdump.writer.appender.Appender. Raises
         ValueError for what a broker would refuse, MessageTooLarge, and KdumpError where it cannot be written; nothing
         is appended then.
         """
@@ -199,7 +199,7 @@ class Log:
         self._writer().flush()
 
     def delete(self, policy: "Policy") -> tuple[SegmentDescription, ...]:
-        """Delete the oldest segments that a policy selects (kdump.log.retention), never the active one.
+        """Delete the oldest segments that a policy selects (kdump.writer.retention), never the active one.
 
         Returns the deleted segments. Raises KdumpError.
 

@@ -21,8 +21,8 @@ from kdump.format.index import (
     build_transaction_index,
 )
 from kdump.format.naming import MAPPED_INDEX_SUFFIXES, segment_file_name
-from kdump.log.options import KAFKA07, LogOptions
 from kdump.storage.directory_handle import DirectoryHandle, detach_links, write_all
+from kdump.writer.options import KAFKA07, LogOptions
 
 _WAITING_BYTES: Final = 512
 """Index entries are written when this many bytes of an index wait."""
