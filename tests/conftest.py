@@ -24,7 +24,7 @@ from kdump.format.naming import Kind
 from kdump.storage.partition import LogFile
 from kdump.storage.source import BytesSource
 from kdump.verify.scan import ScanOptions
-from support import file_reports, laws  # noqa: F401  # laws: before the settings of any test
+from support import file_reports, laws  # laws: before the settings of any test
 from support.cases import CASES, share
 from support.command_runs import Ran, run_inside
 from support.command_server import CommandServer, read_all
@@ -72,10 +72,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # its list. The rest by path: all processes of a run need the same order.
     items.sort(key=lambda item: (item.path.parent.name != "spark", item.path))
     if CASES:
-        kept = [item for _, cases in groupby(items, case_of) for item in share(list(cases), CASES)]
-        chosen = set(kept)
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-        items[:] = kept
+        keep(config, items, [item for _, cases in groupby(items, case_of) for item in share(list(cases), CASES)])
+    if laws.EVERY > 1:
+        keep(config, items, laws.of_the_day(items, laws.EVERY, whole=False))
+
+
+def keep(config: pytest.Config, items: list[pytest.Item], kept: list[pytest.Item]) -> None:
+    chosen = set(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = kept
 
 
 def pytest_collection_finish() -> None:

@@ -1,6 +1,7 @@
 """How many examples the laws try: "quick", the default, a fifth of those that they name, the same ones in every run;
 KDUMP_EXAMPLES=more, half of them, and every case of long lists; KDUMP_EXAMPLES=long, twenty times as many, others in
-every run. Of what takes minutes a run takes a share, which KDUMP_SEED chooses; KDUMP_LAWS=all, all of it.
+every run. Of what takes minutes a run takes a share, which KDUMP_SEED chooses; KDUMP_LAWS=all, all of it. KDUMP_SHARE=3
+takes every third test only, from where KDUMP_SEED says.
 
 `pytest -m 'hypothesis or laws'` are the tests that try more then: those of Hypothesis, and those with the mark `laws`.
 """
@@ -42,6 +43,8 @@ QUICK: Final = _PROFILE == "quick"
 ALL: Final = os.environ.get("KDUMP_LAWS") == "all"
 SEED: Final = int(os.environ.get("KDUMP_SEED", "0"))
 """Chooses the share of this run: .ci/run names one that changes with the day, and prints it."""
+EVERY: Final = int(os.environ.get("KDUMP_SHARE", "1"))
+"""Of all tests every so many-th is run."""
 
 
 def of_the_day(cases: Iterable[Case], every: int, whole: bool = ALL) -> list[Case]:

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from support import cases
+from support import cases, laws
 from support.cases import each, share
 
 
@@ -48,3 +48,12 @@ def test_only_some_cases_are_tried_where_so_many_are_wanted(monkeypatch: pytest.
 
     test()
     assert tried == [0, 8]
+
+
+def test_so_many_days_in_a_row_try_every_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+    for day in (20_000, 20_001, 20_002):
+        monkeypatch.setattr(laws, "SEED", day)
+        tried.append(laws.of_the_day(range(10), 3, whole=False))
+    assert tried == [[2, 5, 8], [0, 3, 6, 9], [1, 4, 7]]
+    assert laws.of_the_day(range(10), 3, whole=True) == [*range(10)]
