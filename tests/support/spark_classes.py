@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM of the tests lives for seconds: to compile for speed takes it longer than to be slow."""
 SESSION = """
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -32,7 +34,7 @@ gateway.proc.wait()  # the JVM writes the archive at its end
 def main(archive: Path) -> None:
     if not archive.exists():
         archive.parent.mkdir(parents=True, exist_ok=True)
-        options = f"-XX:ArchiveClassesAtExit={archive} -Xlog:cds*=off"
+        options = f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={archive} -Xlog:cds*=off"
         with contextlib.suppress(subprocess.SubprocessError):  # a run without it only takes longer
             subprocess.run(
                 [sys.executable, "-c", SESSION],
@@ -43,8 +45,7 @@ def main(archive: Path) -> None:
                 timeout=600,
                 check=True,
             )
-    if archive.exists():
-        print(f"-XX:SharedArchiveFile={archive} -Xlog:cds*=off")
+    print(JAVA_OPTIONS, *([f"-XX:SharedArchiveFile={archive} -Xlog:cds*=off"] if archive.exists() else []))
 
 
 if __name__ == "__main__":

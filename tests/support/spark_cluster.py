@@ -12,15 +12,24 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from support.spark_session import need_spark, python_environment
+from support.spark_session import JAVA_OPTIONS, need_spark, python_environment
 
 START_SECONDS = 90
 STOP_SECONDS = 20
+EXECUTOR_SETTINGS = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+    "spark.driver.host": "127.0.0.1",
+    "spark.pyspark.python": sys.executable,
+}
+"""Of sessions on a cluster whose executors are small."""
 
 
 class SparkCluster:
@@ -133,7 +142,7 @@ def cluster(
         **os.environ,
         **python_environment(),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
         **(environment or {}),
     }
     started = SparkCluster(directory, given)

@@ -19,17 +19,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support import spark_classes
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA = 17
+JAVA_OPTIONS = os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.JAVA_OPTIONS)
+"""Of every JVM. Drivers find them in the environment, where `.ci/run` adds an archive of classes."""
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "768m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m",
+    "spark.driver.extraJavaOptions": "-Xss4m",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
