@@ -2,7 +2,7 @@
 does with them.
 
 KDUMP_BROKER_SEEDS chooses how often each damage is done to each directory, KDUMP_BROKER_MUTATED how many directories
-have bytes changed at random.
+have bytes changed at random. Of both a run takes a half, which KDUMP_SEED chooses; KDUMP_LAWS=all, both.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ import pytest
 
 from support import build, damage, damage_partition
 from support.damage import NotApplicable
+from support.laws import ALL, SEED, of_the_day
 
 LOADER = Path(__file__).with_name("Loader.java")
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 SEEDS = int(os.environ.get("KDUMP_BROKER_SEEDS", "2"))
 MUTATED = int(os.environ.get("KDUMP_BROKER_MUTATED", "1500"))
+SHARE = 1 if ALL else 2
 MEMORY = Path("/dev/shm")  # the loader syncs every file that it closes
 
 PARTITIONS = (
@@ -77,16 +79,16 @@ def copied(room: Path, partition: str, number: int) -> Path:
     return directory
 
 
-def damaged(room: Path, seeds: int, share: int = 1) -> Iterator[Case]:
+def damaged(room: Path, seeds: int, share: int = SHARE) -> Iterator[Case]:
     """Every damage on every directory, every second time another one on top; at times with a recovery point and a log
-    start offset. Of these one in `share`."""
+    start offset. Of these one in `share`, which KDUMP_SEED chooses."""
     number = 0
     for partition in PARTITIONS:
         for name in ["none", *damage_partition.DAMAGES]:
             for seed in range(seeds):
                 rng = random.Random(f"{partition}:{name}:{seed}")
                 number += 1
-                if number % share:
+                if (number - SEED) % share:
                     continue
                 directory = copied(room, partition, number)
                 bases = [damage_partition.base_offset(path) for path in damage_partition.logs(directory)]
@@ -108,7 +110,7 @@ def damaged(room: Path, seeds: int, share: int = 1) -> Iterator[Case]:
 def mutated(room: Path, count: int) -> Iterator[Case]:
     """Bytes of any file changed at random, most of them in headers of batches, and often with the checksum made
     right."""
-    for number in range(count):
+    for number in of_the_day(range(count), SHARE):
         rng = random.Random(f"mutated:{number}")
         partition = rng.choice(PARTITIONS)
         directory = copied(room, partition, number)

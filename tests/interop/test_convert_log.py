@@ -4,7 +4,6 @@ crash, and serves the same records to consumers of both isolation levels; then i
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from interop.test_log_broker import Row, consume, text
 from kdump.convert.log_options import LogOutputOptions
 from kdump.convert.log_output.conversion import LogConversion
 from support.command_runs import verified
+from support.laws import of_the_day
 from support.new_logs import batch_rows, batches, converted
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -37,14 +37,14 @@ TRANSACTIONS = ("transactions", "transfers")
 
 
 def directories() -> list[Path]:
-    """Partitions of the fixtures, but for internal topics, which a broker has itself; by default every third one."""
+    """Partitions of the fixtures, but for internal topics, which a broker has itself; every third one, or all."""
     found = {
         path.parent
         for path in FIXTURES.rglob("*.log")
         if path.parent.name.rpartition("-")[2].isdigit() and not path.parent.name.startswith("__")
     }
     usual = sorted(each for each in found if "runs-0.1.0" not in each.parts and "nested" not in each.parts)
-    return usual[:: 1 if os.environ.get("KDUMP_LAWS") == "all" else 3]
+    return of_the_day(usual, 3)
 
 
 class Content(NamedTuple):

@@ -29,6 +29,7 @@ import pytest
 from fuzz import corpus
 from kdump.cli import run
 from support import oracle
+from support.laws import of_the_day
 
 SOURCE = Path(__file__).resolve().parents[2] / "fixtures" / "make" / "DumpAll.java"
 CASES = int(os.environ.get("KDUMP_DUMP_TOOL_CASES", "1500"))
@@ -74,7 +75,7 @@ def real(directory: Path) -> Jobs:
 def damaged(directory: Path) -> Jobs:
     """Mutated logs, with some combinations each."""
     jobs: Jobs = []
-    for number in range(CASES):
+    for number in of_the_day(range(CASES), 2):
         rng = random.Random(f"dump:{SEED}:{number}")
         data, base = corpus.mutated(rng)
         path = write(directory, number, f"{base:020}.log", data)

@@ -8,7 +8,6 @@ command leads to: none (the damaged files as they are), the preview, --truncate,
 from __future__ import annotations
 
 import json
-import os
 import random
 import shlex
 import shutil
@@ -30,6 +29,7 @@ from kdump.broker.predict import directory_state, predict_start
 from support import damage_partition
 from support.command_runs import Ran, run_inside
 from support.damage import NotApplicable
+from support.laws import of_the_day
 from support.losses import FIXTURES, Points, batches_of, logs_in, read, write_points
 
 LOGS = (
@@ -106,7 +106,7 @@ BESIDE = ("index-", "timeindex-", "txnindex-", "snapshot-", "odd-")
 """Damages of files that are rebuilt, or are no part of the log: by default every fourth of them is done."""
 _BESIDE = [name for name in damage_partition.DAMAGES if name.startswith(BESIDE)]
 _IN_LOGS = [name for name in damage_partition.DAMAGES if not name.startswith(BESIDE)]
-DAMAGES = (*OTHERS, *_IN_LOGS, *_BESIDE[:: 1 if os.environ.get("KDUMP_LAWS") == "all" else 4])
+DAMAGES = (*OTHERS, *_IN_LOGS, *of_the_day(_BESIDE, 4))
 UNKNOWN = "gone-0"
 """A directory of a topic that the metadata log does not know."""
 COUNT = len(DAMAGES)
@@ -283,7 +283,7 @@ def start(kafka: ModuleType, place: DamagedPlace, promised: Mapping[str, dict[st
     assert [line for line in said if "-stray" not in line] == []
 
 
-@pytest.mark.parametrize("first", ["preview", "--truncate", "--salvage"])
+@pytest.mark.parametrize("first", of_the_day(["preview", "--truncate", "--salvage"], 3))
 def test_the_last_line_leads_to_a_broker_that_serves_all(kafka: ModuleType, place: DamagedPlace, first: str) -> None:
     place.reset("damaged")
     logs, damaged = place.logs, place.broker.home / "damaged"

@@ -16,6 +16,7 @@ pytest.importorskip("s3fs", reason="pip install kdump[cloud]")
 # what is imported now needs these packages
 from kdump.storage.object_store import BLOCK_BYTES
 from support import object_stores
+from support.laws import of_the_day
 from support.object_stores import kdump
 from support.s3_server import BUSY, Fault, Server, s3_server
 
@@ -65,7 +66,7 @@ def put_segment(server: Server, name: str, size: int) -> tuple[str, bytes]:
 # ---- the same answers
 
 
-@pytest.mark.parametrize("name", ["killed", "v0-segments-0.8.2.2"])
+@pytest.mark.parametrize("name", of_the_day(["killed", "v0-segments-0.8.2.2"], 2))
 def test_every_command_answers_as_for_local_files(server: Server, tmp_path: Path, name: str) -> None:
     folder = FIXTURES / name
     url = copied(server, folder, name)

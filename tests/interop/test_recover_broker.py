@@ -28,6 +28,7 @@ from kdump.format.naming import RECOVERY_POINTS
 from support import damage_partition, oracle, recovery_plans
 from support.command_runs import verified
 from support.damage import NotApplicable
+from support.laws import of_the_day
 from support.salvage_oracle import files, valid
 
 SEED = os.environ.get("KDUMP_RECOVER_BROKER_SEED", "1")
@@ -147,8 +148,7 @@ ROOT_REFUSED = {
     "checkpoint/format cleaner-offset-checkpoint": "Shutdown broker because all log dirs",
     "properties/format meta.properties": "meta.properties",
 }
-"""By the code of the finding and the name of what is wrong; by default every second one."""
-ROOT_CHOSEN = tuple(ROOT_REFUSED)[:: 1 if os.environ.get("KDUMP_LAWS") == "all" else 2]
+"""By the code of the finding and the name of what is wrong."""
 
 
 def recover(*arguments: str | Path) -> tuple[int, list[dict[str, Any]], str]:
@@ -343,7 +343,7 @@ def kept(logs: Path) -> dict[str, Any]:
     return {name: content for name, content in recovery_plans.tree(logs, undo=True).items() if ".kdump-undo" in name}
 
 
-@pytest.mark.parametrize("life", LIVES)
+@pytest.mark.parametrize("life", of_the_day(LIVES, 3))
 def test_a_broker_goes_on_with_what_was_truncated(place: Place, life: str) -> None:
     options, damages, ended = LIVES[life]
     place.reset(ended)
@@ -434,7 +434,7 @@ def check_new(
         assert min(new) == ends[name], name
 
 
-@pytest.mark.parametrize(("what", "says"), REFUSED, ids=[what.name for what, _ in REFUSED])
+@pytest.mark.parametrize(("what", "says"), of_the_day(REFUSED, 2), ids=lambda value: getattr(value, "name", ""))
 def test_a_broker_refuses_before_and_again_after_an_undo(place: Place, what: Damage, says: str) -> None:
     place.reset()
     damage(place.logs, what, "refused")
@@ -462,7 +462,7 @@ def test_a_broker_refuses_before_and_again_after_an_undo(place: Place, what: Dam
         assert recovery_plans.contents(recovery_plans.tree(place.logs / what.partition)) == refused
 
 
-@pytest.mark.parametrize("what", ROOT_CHOSEN)
+@pytest.mark.parametrize("what", of_the_day(ROOT_REFUSED, 3))
 def test_a_broker_refuses_its_log_directory(place: Place, what: str) -> None:
     place.reset()
     code, name = what.split()

@@ -6,7 +6,6 @@ By default one case in four of the damage catalogue; KDUMP_LAWS=all takes every 
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,19 +24,20 @@ from kdump.verify.scan import ScanOptions
 from kdump.verify.verify import verify_logs
 from support import build
 from support.expected_files import NOW_MS
+from support.laws import ALL, SEED
 
 __all__ = ["room"]
 
-SHARE = 1 if os.environ.get("KDUMP_LAWS") == "all" else 4
+SHARE = 1 if ALL else 4
 POINTS = "recovery-point-offset-checkpoint"
 STARTS = "log-start-offset-checkpoint"
 
 
 def in_log_directories(room: Path) -> Iterator[Case]:
     """The damaged partitions, each in a log directory of its own whose checkpoints say what the case says."""
-    for number, case in enumerate(damaged(room, 1)):
+    for number, case in enumerate(damaged(room, 1, 1)):
         directory = case.directory
-        if number % SHARE or directory.name.endswith("-delete"):
+        if (number - SEED) % SHARE or directory.name.endswith("-delete"):
             continue
         name = " ".join(directory.name.rsplit("-", 1))
         for file, offset in ((POINTS, case.recovery_point), (STARTS, case.log_start_offset)):

@@ -23,6 +23,7 @@ from interop.damaged_partitions import Case, damaged, load, mutated, room
 from kdump.recover.plan import SALVAGE, RecoverOptions
 from support import oracle
 from support.expected_files import NOW_MS, left_by, planned, put
+from support.laws import of_the_day
 from support.salvage_oracle import files, salvaged, valid
 
 __all__ = ["room"]
@@ -38,6 +39,8 @@ WRITTEN = {
     "aborts-0": "bC1 aA2 bC2 aA1 bC1 aC2",
     "rolls-0": "aC2 aA3 bC2 aC3 bA1 bC2 aA2 bC3 aC1 bC2",
 }
+LOST = ((True, "keep"), (False, "keep"), (False, "drop"))
+"""Of a start whether it is clean, and what becomes of records that no one decides."""
 
 
 class Damaged(NamedTuple):
@@ -77,8 +80,8 @@ def recover(*arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
 
 @pytest.mark.parametrize(
     ("clean", "undecided"),
-    [(True, "keep"), (False, "keep"), (False, "drop")],
-    ids=["clean start", "unclean start", "dropped"],
+    of_the_day(LOST, 3),
+    ids=lambda value: value if isinstance(value, str) else "clean start" if value else "unclean start",
 )
 def test_a_lost_abort_marker(kafka: ModuleType, tmp_path: Path, clean: bool, undecided: str) -> None:
     version = 2 if clean else 1

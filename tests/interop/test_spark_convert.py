@@ -35,16 +35,13 @@ from kdump.storage.discovery import discover
 from kdump.storage.read_policy import ReadPolicy
 from support import damage, damage_partition
 from support.attempts import FullDisk, Slow, Wrapped
+from support.laws import of_the_day
 from support.parquet_folders import contents, manifest_of, records, table_of, write_log
-from support.spark_cluster import SparkCluster, cluster, descendants, is_alive
+from support.spark_cluster import EXECUTOR_SETTINGS, SparkCluster, cluster, descendants, is_alive
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 TESTS = Path(__file__).resolve().parents[1]
-SETTINGS = {
-    "spark.executor.memory": "512m",
-    "spark.executor.cores": "1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.pyspark.python": sys.executable,
+SETTINGS = EXECUTOR_SETTINGS | {
     "spark.executorEnv.PYTHONPATH": str(TESTS),  # what some tests run there
     # A task that takes a little longer than others gets a second attempt on the other worker.
     "spark.speculation": "true",
@@ -129,7 +126,7 @@ def only_named(out: Path) -> None:
     assert not [path.name for path in out.iterdir() if path.is_dir()]
 
 
-@pytest.mark.parametrize("use", [ReplicaUse.ALL, ReplicaUse.MERGE])
+@pytest.mark.parametrize("use", of_the_day([ReplicaUse.ALL, ReplicaUse.MERGE], 2))
 def test_a_cluster_writes_the_same(on_cluster: SparkEngine, logs: Path, tmp_path: Path, use: ReplicaUse) -> None:
     """Each copy on its own, and all copies of a topic-partition as one: merged by the workers."""
     wanted = converted(logs, tmp_path / "one", Serial(), replica=use)

@@ -34,13 +34,13 @@ from kdump.stat.values import StatOptions
 from kdump.storage.discovery import discover
 from kdump.verify.verify import VerifyOptions, verify_logs
 from support import damage, damage_partition
-from support.spark_cluster import SparkCluster, cluster
+from support.laws import of_the_day
+from support.spark_cluster import EXECUTOR_SETTINGS, SparkCluster, cluster
 from support.spark_connect import connect_server
 from support.spark_session import need_spark
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 NOW_MS = 1_900_000_000_000
-EXECUTOR = {"spark.executor.memory": "512m", "spark.executor.cores": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -134,8 +134,7 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkClust
 
 @pytest.fixture(scope="module")
 def on_cluster(two_workers: SparkCluster) -> Iterator[SparkEngine]:
-    settings = {**EXECUTOR, "spark.driver.host": "127.0.0.1", "spark.pyspark.python": sys.executable}
-    with spark_engine(two_workers.url, settings) as engine:
+    with spark_engine(two_workers.url, EXECUTOR_SETTINGS) as engine:
         yield engine
 
 
@@ -269,24 +268,27 @@ def test_another_build_on_the_worker_refuses(kdump: Command, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("setting", "sentence"),
-    [
-        (
-            "spark.executor.extraJavaOptions=-XX:ReservedCodeCacheSize=1k",
-            r"no Spark executor stays alive: .* of the worker 127\.0\.0\.1: .* is now EXITED \(Command exited with",
-        ),
-        ("spark.executorEnv.JAVA_HOME=/nojava", r"Spark has ended .* of the worker 127\.0\.0\.1: .* is now FAILED"),
-        ("spark.pyspark.python=/no/python", r"the worker 127\.0\.0\.1 cannot start the Python /no/python"),
-        ("spark.executor.memory=1m", r"Spark failed: .*Executor memory 1048576 must be at least"),
-    ],
+    of_the_day(
+        [
+            (
+                "spark.executor.extraJavaOptions=-XX:ReservedCodeCacheSize=1k",
+                r"no Spark executor stays alive: .* of the worker 127\.0\.0\.1: .* is now EXITED \(Command exited with",
+            ),
+            ("spark.executorEnv.JAVA_HOME=/nojava", r"Spark has ended .* of the worker 127\.0\.0\.1: .* is now FAILED"),
+            ("spark.pyspark.python=/no/python", r"the worker 127\.0\.0\.1 cannot start the Python /no/python"),
+            ("spark.executor.memory=1m", r"Spark failed: .*Executor memory 1048576 must be at least"),
+        ],
+        2,
+    ),
 )
 def test_executors_that_cannot_work(
     kdump: Command, tmp_path_factory: pytest.TempPathFactory, setting: str, sentence: str
 ) -> None:
     path = str(FIXTURES / "codecs" / "none-0")
-    settings = {**EXECUTOR, "spark.driver.host": "127.0.0.1", "spark.pyspark.python": sys.executable}
     name, _, value = setting.partition("=")
+    settings = EXECUTOR_SETTINGS | {name: value}
     with cluster(tmp_path_factory.mktemp("cluster"), workers=1) as found:
-        conf = [word for each in (settings | {name: value}).items() for word in ("--spark-conf", "=".join(each))]
+        conf = [word for each in settings.items() for word in ("--spark-conf", "=".join(each))]
         ran = kdump("verify", "--master", found.url, *conf, path, timeout=300)
     assert ran.status == 3
     assert re.fullmatch(rf"kdump: {sentence}.*\n", ran.problems), ran.problems

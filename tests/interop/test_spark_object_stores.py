@@ -21,6 +21,7 @@ pytest.importorskip("s3fs", reason="pip install kdump[cloud]")
 # what is imported now needs these packages
 from interop.test_object_stores import FIXTURES, LOG, URL, copied, put_segment
 from kdump.spark import KdumpSource
+from support.laws import of_the_day
 from support.object_stores import kdump
 from support.s3_server import Server, s3_server
 from support.spark_session import need_spark, start_session, stop_session
@@ -115,7 +116,7 @@ def test_what_is_not_there_is_a_sentence(store: Store) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [("verify", "--deep"), ("stat", "--by", "segment"), ("convert", "--include", "internal")],
+    of_the_day([("verify", "--deep"), ("stat", "--by", "segment"), ("convert", "--include", "internal")], 3),
     ids=lambda command: command[0],
 )
 def test_commands_on_a_cluster_answer_as_without_one(store: Store, tmp_path: Path, command: tuple[str, ...]) -> None:
