@@ -12,7 +12,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -684,7 +683,7 @@ def test_a_file_that_another_process_cuts_and_writes(tmp_path: Path, command: li
             with path.open("r+b") as file:
                 file.seek(0)
                 file.write(LONG[: rng.randrange(len(LONG))])
-            time.sleep(0.001)
+            stop.wait(0.001)
 
     thread = threading.Thread(target=work)
     thread.start()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import signal
 import subprocess
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ import pytest
 
 from kdump.verify.findings import CATALOGUE, KEPT
 from support import build
-from support.command_runs import lines, slow, unwatched
+from support.command_runs import lines, slow, unwatched, workers_of
 from support.directories import META, clean, write
 
 ROOT = Path(__file__).parents[2]
@@ -223,10 +221,7 @@ def test_an_interrupted_verify_says_how_far_it_came(
             stdout=subprocess.PIPE,
             env=kdump.environment(),
         )
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline and not _is_reading(process.pid, "b.log"):
-            time.sleep(0.05)
-        time.sleep(0.3)
+        workers_of(process, 0)  # it alone is at work
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
         assert process.returncode == 130
@@ -237,12 +232,6 @@ def test_an_interrupted_verify_says_how_far_it_came(
             assert 0 <= at["position"] < at["size"] == (tmp_path / "b.log").stat().st_size
         else:
             assert re.match(r"interrupted at byte \d+ of \d+ in b\.log: \d files?, ", last)
-
-
-def _is_reading(pid: int, name: str) -> bool:
-    with contextlib.suppress(OSError):
-        return any(link.readlink().name == name for link in Path(f"/proc/{pid}/fd").iterdir())
-    return False
 
 
 # ---- explanations, help

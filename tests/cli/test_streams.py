@@ -9,7 +9,7 @@ import pty
 import signal
 import subprocess
 import sys
-import time
+import termios
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from kdump.cli import streams
 from kdump.cli.streams import CompleteWriter
 from support import build
 from support.laws import sampled
+from support.waits import until
 
 BUFFERS = ["", "1"]
 UNBUFFERED = pytest.mark.parametrize("unbuffered", BUFFERS, ids=["buffered", "unbuffered"])
@@ -78,6 +79,15 @@ def test_a_disk_that_is_full_for_standard_error(kdump: Any, logs: Path, unbuffer
         assert done.returncode == 3, arguments
 
 
+def waiting_bytes(reader: int) -> int:
+    return int.from_bytes(fcntl.ioctl(reader, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def is_asleep(process: int) -> bool:
+    """Whether it sleeps, or has ended."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "SZ"
+
+
 @pytest.mark.laws
 @pytest.mark.parametrize(("arguments", "unbuffered"), sampled(product(RUNS[:6], BUFFERS), 3))
 def test_a_pipe_that_does_not_block(kdump: Any, long_log: Path, arguments: list[str], unbuffered: str) -> None:
@@ -95,7 +105,7 @@ def test_a_pipe_that_does_not_block(kdump: Any, long_log: Path, arguments: list[
         )
     finally:
         os.close(writer)
-    time.sleep(0.5)  # the pipe is full
+    until(lambda: waiting_bytes(reader) and is_asleep(process.pid))  # the pipe is full
     with open(reader, "rb") as output:
         got = output.read()
     assert process.wait(60) == whole.status

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from kdump.convert.records.decode_ahead import decode_ahead
 from kdump.errors import KdumpError
 from support import build
 from support.parquet_folders import contents, converted, offsets_of, refused, write_log
+from support.waits import thread_waits, until
 
 
 def batch(number: int) -> pa.RecordBatch:
@@ -66,7 +66,7 @@ def test_what_is_large_is_written_before_the_next_one_is_decoded() -> None:
 
     for number, each in enumerate(decode_ahead(numbered(), 4, batch(0).nbytes - 1)):
         assert each["n"][0].as_py() == number
-        time.sleep(0.01)  # so that the thread could decode another one
+        until(lambda number=number: number == 5 or thread_waits("kdump-decode"))  # type: ignore[misc]
         assert decoded == list(range(number + 1))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import fcntl
+import multiprocessing
 import os
 import random
 import signal
@@ -22,6 +23,7 @@ from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, SourceError
 from support.laws import examples
+from support.waits import until
 
 
 def open_descriptors() -> int:
@@ -73,8 +75,10 @@ def test_a_task_comes_back_as_the_object_that_was_given(engine: Engine) -> None:
 
 
 def test_every_worker_works() -> None:
+    together = multiprocessing.get_context("fork").Barrier(3)
+
     def who(_: int) -> int:
-        time.sleep(0.05)
+        together.wait(60)
         return os.getpid()
 
     assert len({process for _, process in Processes(3).map(who, range(12))}) == 3
@@ -123,7 +127,7 @@ def test_a_worker_that_is_killed_is_reported(how: signal.Signals, last: bool) ->
         if task == 9:
             faulthandler.disable()  # pytest's would print a traceback, as if the run had crashed
             os.kill(os.getpid(), how)
-            time.sleep(10)
+            signal.pause()
         return task
 
     with pytest.raises(KdumpError, match="a worker process was killed"):
@@ -132,12 +136,12 @@ def test_a_worker_that_is_killed_is_reported(how: signal.Signals, last: bool) ->
 
 
 PARENT = """
-import os, sys, time
+import os, signal
 from kdump.engine.processes import Processes
 from kdump.engine.protocol import Engine
 def slow(task):
     os.write(1, b"%d\\n" % os.getpid())
-    time.sleep(60)
+    signal.pause()
 list(Processes(2).map(slow, range(2)))
 """
 
@@ -151,23 +155,27 @@ def test_workers_end_with_their_parent(how: signal.Signals, tmp_path: Path) -> N
         # The pipe ends when the last of them is gone.
         began = time.monotonic()
         assert parent.stdout.read() == b""
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
 
 
 @pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="pipes have one size here")
 def test_workers_go_on_while_the_parent_is_busy(tmp_path: Path) -> None:
     """What was given out is theirs, and what they give back has room, though no one looks."""
 
+    asked = multiprocessing.get_context("fork").Value("i", 0)
+
+    def tasks() -> Iterator[tuple[int, bytes]]:
+        for number in range(100):
+            asked.value += 1
+            yield number, bytes(100_000)
+
     def work(task: tuple[int, bytes]) -> bytes:
         if task[0] == 0:
-            time.sleep(0.5)  # so that as many tasks are given out as may be
+            until(lambda: asked.value >= 4 * 2)  # so that as many tasks are given out as may be
         (tmp_path / str(task[0])).touch()
         return bytes(50_000)
 
-    results = Processes(2).map(work, ((number, bytes(100_000)) for number in range(100)))
+    results = Processes(2).map(work, tasks())
     next(results)
-    limit = time.monotonic() + 20
-    while len(list(tmp_path.iterdir())) < 1 + 4 * 2 and time.monotonic() < limit:
-        time.sleep(0.01)
-    assert len(list(tmp_path.iterdir())) >= 1 + 4 * 2
+    until(lambda: len(list(tmp_path.iterdir())) >= 1 + 4 * 2)
     results.close()  # type: ignore[attr-defined]

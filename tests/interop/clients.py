@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+from support.waits import until
+
 HERE = Path(__file__).resolve().parent
 TOPICS = HERE.parents[1] / "fixtures" / "make" / "Topics.java"
+
+
+def until_made(logs: Path, *partitions: str) -> None:
+    """Wait until a broker has made them in its log directory."""
+    until(lambda: all((logs / name / "partition.metadata").exists() for name in partitions))
+
 
 Read = dict[str, dict[int, str]]
 """By partition, as its directory is named, and by offset: the values."""

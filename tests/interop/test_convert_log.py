@@ -5,7 +5,6 @@ crash, and serves the same records to consumers of both isolation levels; then i
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from interop.clients import Client
+from interop.clients import Client, until_made
 from interop.test_live import worse_than_info
 from interop.test_log_broker import Row, consume, text
 from kdump.convert.log_options import LogOutputOptions
@@ -98,7 +97,7 @@ class Loaded:
         sources = directories()
         names = [f"c{number}-0" for number in range(len(sources))]
         self.client.make(*(f"{name[:-2]}:1:retention.ms=-1,retention.bytes=-1" for name in names))
-        time.sleep(1.5)
+        until_made(broker.logs, *names)
         broker.stop()
         self.given = list[Given]()
         for number, (name, source) in enumerate(zip(names, sources, strict=True)):

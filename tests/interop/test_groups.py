@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from support.command_runs import run_inside
+from support.waits import checkpointed
 
 HERE = Path(__file__).resolve().parent
 MAKE = HERE.parents[1] / "fixtures" / "make"
@@ -18,7 +18,6 @@ SHARES = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 STREAMS = "org.apache.kafka.tools.streams.StreamsGroupCommand"
 RECORDS = "30"
 SETTINGS: dict[str, str | int] = {"replica.high.watermark.checkpoint.interval.ms": 300}
-CHECKPOINT_S = 1.5
 
 
 class Offset(NamedTuple):
@@ -116,7 +115,7 @@ def test_groups_of_a_broker(kafka: ModuleType, tmp_path: Path) -> None:
         tools = Tools(kafka, broker.bootstrap)
         with kafka.background(kafka.NEWEST, HERE / "GroupsAtWork.java", broker.bootstrap, "input") as members:
             assert kafka.first_line(members) == b"ready\n"
-            time.sleep(CHECKPOINT_S)
+            checkpointed(broker.logs)
             theirs, said, shared = tools.offsets(), tools.states(), tools.share_offsets()
             found = groups(broker.logs)
             broker.crash()
@@ -152,7 +151,7 @@ def test_streams_and_share_groups_of_a_broker(kafka: ModuleType, tmp_path: Path)
         run("Shares", "input", RECORDS)
         tools = Tools(kafka, broker.bootstrap)
         lags, said, shared = tools.streams_lags(), tools.streams_states(), tools.share_offsets()
-        time.sleep(CHECKPOINT_S)
+        checkpointed(broker.logs)
         found = groups(broker.logs)
     assert states(found) == said
     assert {key: each.lag for key, each in offsets(found).items()} == lags

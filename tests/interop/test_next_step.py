@@ -11,7 +11,6 @@ import json
 import random
 import shlex
 import shutil
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from interop.clients import until_made
 from interop.test_promised_starts import BETTER, FETCH, KEEPS, TOPIC, check_served, complaints, remaining_log
 from interop.test_recover_broker import QUICK, Place
 from interop.wire import Wire
@@ -259,9 +259,7 @@ def place(kafka: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with kafka.kraft_broker(tmp_path_factory.mktemp("broker"), settings=QUICK) as broker:
         place = DamagedPlace(kafka, broker)
         place.client.make(f"{TOPIC}:{COUNT}:{KEEPS}")
-        limit = time.monotonic() + 60
-        while len(list(place.logs.glob(f"{TOPIC}-*/partition.metadata"))) < COUNT and time.monotonic() < limit:
-            time.sleep(0.1)
+        until_made(place.logs, *(f"{TOPIC}-{number}" for number in range(COUNT)))
         broker.stop()
         place.damages = write(place.logs)
         place.keep("damaged")

@@ -38,6 +38,7 @@ from support.attempts import FullDisk, Slow, Wrapped
 from support.laws import of_the_day
 from support.parquet_folders import contents, manifest_of, records, table_of, write_log
 from support.spark_cluster import EXECUTOR_SETTINGS, SparkCluster, cluster, descendants, is_alive
+from support.waits import until
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 TESTS = Path(__file__).resolve().parents[1]
@@ -227,15 +228,12 @@ def test_another_build_on_the_worker_refuses(kdump: Command, place: Path, segmen
 
 def test_an_interrupt_leaves_nothing(kdump: Command, place: Path, segments: Path) -> None:
     out = place / "out"
-    arguments = ("convert", "--master", "local[2]", "--io-limit", "20k", str(segments), "-o", str(out))
+    arguments = ("convert", "--master", "local[2]", "--io-limit", "100k", str(segments), "-o", str(out))
     with kdump.started(*arguments) as process:
-        until = time.monotonic() + 120
-        while time.monotonic() < until and not any(out.glob("_kdump-*/*.tmp")):
-            time.sleep(0.1)
+        until(lambda: any(out.glob("_kdump-*/*.tmp")), 120)
         below = descendants(process.pid)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert process.returncode == 130
-    time.sleep(0.5)
-    assert not [child for child in below if is_alive(child)]
+    until(lambda: not any(map(is_alive, below)))
     assert not [name for name in os.listdir(out) if name.startswith("_kdump-") or name.endswith(".tmp")]

@@ -34,10 +34,12 @@ from kdump.stat.values import StatOptions
 from kdump.storage.discovery import discover
 from kdump.verify.verify import VerifyOptions, verify_logs
 from support import damage, damage_partition
+from support.command_runs import open_logs
 from support.laws import of_the_day
-from support.spark_cluster import EXECUTOR_SETTINGS, SparkCluster, cluster
+from support.spark_cluster import EXECUTOR_SETTINGS, SparkCluster, cluster, descendants, is_alive
 from support.spark_connect import connect_server
 from support.spark_session import need_spark
+from support.waits import until
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 NOW_MS = 1_900_000_000_000
@@ -323,37 +325,19 @@ def test_an_interrupt_ends_everything(kdump: Command, tmp_path: Path) -> None:
     for number in range(40):
         shutil.copytree(FIXTURES / "segments" / "segments-0", tmp_path / "logs" / f"segments-{number}")
     with kdump.started("verify", "--master", "local[2]", "--io-limit", "20k", str(tmp_path / "logs")) as process:
-        until = time.monotonic() + 90
-        while time.monotonic() < until and not has_python_workers(process.pid):
-            time.sleep(0.1)
-        time.sleep(1)
-        below = children(process.pid)
+        seen = set[str]()
+
+        def is_at_work() -> bool:
+            """The two slots have begun four logs, so that two are done."""
+            seen.update(*map(open_logs, descendants(process.pid)))
+            return len(seen) >= 4
+
+        until(is_at_work, 120)
+        below = descendants(process.pid)
         assert below
         process.send_signal(signal.SIGINT)
         out, problems = process.communicate(timeout=60)
     assert process.returncode == 130
     assert out.startswith(b"interrupted at byte ")
     assert problems == b""
-    time.sleep(0.5)
-    assert not [child for child in below if is_running(child)]
-
-
-def children(process: int) -> list[int]:
-    from support.spark_cluster import descendants
-
-    return descendants(process)
-
-
-def is_running(process: int) -> bool:
-    from support.spark_cluster import is_alive
-
-    return is_alive(process)
-
-
-def has_python_workers(process: int) -> bool:
-    def command(child: int) -> bytes:
-        with contextlib.suppress(OSError):
-            return Path(f"/proc/{child}/cmdline").read_bytes()
-        return b""
-
-    return any(b"pyspark.daemon" in command(child) for child in children(process))
+    until(lambda: not any(map(is_alive, below)))

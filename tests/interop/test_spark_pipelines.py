@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from interop import lake_recipes, spark_pipelines
-from interop.clients import Client
+from interop.clients import Client, until_made
 from interop.test_log_broker import Row, consume, some
 from interop.test_log_broker import row as shown
 from kdump.kernel.key_table import murmur2
@@ -130,7 +129,7 @@ def test_delta_and_iceberg(disks: Disks, tmp_path: Path) -> None:
 def test_to_a_cluster(kafka: ModuleType, spark: SparkSession, disks: Disks, tmp_path: Path) -> None:
     with kafka.kraft_broker(tmp_path / "broker", settings={}) as broker:
         Client(kafka, broker.bootstrap).make(f"orders:{PARTITIONS}:retention.ms=-1")
-        time.sleep(1.5)
+        until_made(broker.logs, *(f"orders-{part}" for part in range(PARTITIONS)))
         spark_pipelines.to_a_cluster(spark, disks.names, "orders", broker.bootstrap)
         ends = {name: len(records) for name, records in disks.wanted.items()}
         (read,) = consume(kafka, broker, ("read_uncommitted", ends))

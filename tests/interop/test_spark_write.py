@@ -5,14 +5,13 @@ from __future__ import annotations
 import datetime
 import re
 import shutil
-import time
 from pathlib import Path
 from types import ModuleType
 
 import pyarrow as pa
 import pytest
 
-from interop.clients import Client
+from interop.clients import Client, until_made
 from interop.test_live import worse_than_info
 from interop.test_log_broker import Row, consume, some
 from interop.test_log_broker import row as shown
@@ -29,7 +28,7 @@ def test_a_broker_loads_serves_and_continues_what_was_written(kafka: ModuleType,
     with kafka.kraft_broker(tmp_path / "broker", settings={}) as broker:
         client = Client(kafka, broker.bootstrap)
         client.make(*(f"w{number}:2:retention.ms=-1" for number in range(len(CODECS))))
-        time.sleep(1.5)
+        until_made(broker.logs, *(f"w{number}-{part}" for number in range(len(CODECS)) for part in range(2)))
         with pytest.raises(KdumpError, match="another process holds the lock, probably a running broker"):
             writer(schema("value topic"), broker.partition("w0-0").parent)
         broker.stop()

@@ -158,18 +158,19 @@ def workers_of(process: subprocess.Popen[bytes], count: int) -> list[int]:
     while waited_for:
         assert time.monotonic() < deadline, "the workers do not begin"
         assert process.poll() is None, "the run was too short"
-        for pid in [pid for pid in waited_for if _has_log_open(pid)]:
+        for pid in [pid for pid in waited_for if open_logs(pid)]:
             if _processor_s(pid) - began.setdefault(pid, _processor_s(pid)) >= _AT_WORK_S:
                 waited_for.remove(pid)
         time.sleep(0.02)
     return workers
 
 
-def _has_log_open(pid: int) -> bool:
+def open_logs(pid: int) -> set[str]:
+    """The logs that a process has open."""
     found: list[str] = []
     with suppress(OSError):  # closed or ended meanwhile
         found.extend(os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd"))
-    return any(path.endswith(".log") for path in found)
+    return {path for path in found if path.endswith(".log")}
 
 
 def _processor_s(pid: int) -> float:

@@ -11,7 +11,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -42,6 +41,7 @@ from kdump.writer.builder import NewRecord
 from kdump.writer.options import KAFKA07, LogOptions
 from support import build, oracle
 from support.laws import examples
+from support.waits import thread_waits, until
 
 T = 1_600_000_000_000
 NOW = T + 3_600_000
@@ -620,25 +620,20 @@ def test_flush_by_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             count = len(syncs.sizes)
             log.append_batches(batch())
             assert len(syncs.sizes) == count
-            started = time.monotonic()
-            while len(syncs.sizes) == count:
-                time.sleep(0.002)
-                assert time.monotonic() - started < 5
+            until(lambda count=count: len(syncs.sizes) > count)  # type: ignore[misc]
             assert syncs.sizes[-1] == log.snapshot.active.size_bytes  # type: ignore[union-attr]
-        count = len(syncs.sizes)
-        time.sleep(0.1)
-        assert len(syncs.sizes) == count  # nothing waits
+        until(lambda: thread_waits("kdump flush"))
+        assert len(syncs.sizes) == 3  # nothing waits
         assert [one.name for one in threading.enumerate()].count("kdump flush") == 1
-    time.sleep(0.05)
-    assert "kdump flush" not in [one.name for one in threading.enumerate()]
+    until(lambda: "kdump flush" not in [one.name for one in threading.enumerate()])
 
 
 def test_flush_after_longer_than_a_system_can_wait(tmp_path: Path) -> None:
     """The setting that a broker has when no one sets it."""
     with Appender(str(tmp_path / "t-0"), options(flush_ms=(1 << 63) - 1, flush_messages=(1 << 63) - 1)) as log:
-        log.append_batches(batch())
-        time.sleep(0.02)
-        assert "kdump flush" in [one.name for one in threading.enumerate()]
+        for _ in range(2):
+            log.append_batches(batch())
+            until(lambda: thread_waits("kdump flush"))
 
 
 def test_flush_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
