@@ -10,9 +10,10 @@ from kdump.engine.serial import Serial
 from kdump.errors import NotALog, SourceError, only
 from kdump.format.naming import Kind
 from kdump.log.batch_location import DamagedRange
-from kdump.log.isolation import last_stable_offset
+from kdump.log.isolation import read_transactions
 from kdump.log.log_slice import SlicedPartition
 from kdump.log.swap_segments import swap_findings
+from kdump.log.transactions import last_stable_offset
 from kdump.replicas.batch_order import HoleOfOffsets, LeftOutBatch, unordered_findings
 from kdump.replicas.findings import replica_findings
 from kdump.replicas.merge import MergedPartition, MergeOptions, ReplicaUse, merge_replicas
@@ -150,7 +151,7 @@ def _prepared(merged: MergedPartition, options: PrepareOptions) -> PreparedParti
     if merged.other_topic_ids and partition.replica is None:
         partition = partition._replace(replica=merged.topic_id)  # another topic has the same name
     if options.until_stable:
-        stable = last_stable_offset(partition, options.max_batch_bytes)
+        stable = last_stable_offset(read_transactions(partition, options.max_batch_bytes), "stop")
         first, stop = partition.offset
         if stable is not None:
             partition = partition._replace(offset=(first, stable if stop is None else min(stop, stable)))

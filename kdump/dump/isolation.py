@@ -17,13 +17,13 @@ from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.batch import CONTROL, TRANSACTIONAL
 from kdump.format.naming import Kind
-from kdump.kernel.isolation import ABORTED, UNDECIDED, Decisions
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
+from kdump.kernel.transactions import ABORTED, UNDECIDED, Transactions
 from kdump.log.header_pass import read_headers
-from kdump.log.isolation import decide_first, outcomes_of
+from kdump.log.isolation import decide, decide_first
 from kdump.log.log_slice import SlicedPartition, whole_log
-from kdump.log.transactions import OPEN
+from kdump.log.transactions import OPEN, first_unstable
 from kdump.storage.file_store import parent_of
 from kdump.storage.listing import list_directory, partition_of_listing
 from kdump.storage.partition import LogFile, Partition, Segment
@@ -114,7 +114,7 @@ class StoredRead(UncommittedRead):
         self._max_batch_bytes = max_batch_bytes
         self._file: LogFile | None = None
         self._start = 0
-        self._decisions: Decisions | None = None
+        self._decisions: Transactions | None = None
 
     def begin_file(self, file: LogFile, start: int = 0) -> None:
         """Begin with the batches of a file, whose positions count from `start`."""
@@ -142,7 +142,7 @@ class StoredRead(UncommittedRead):
         return self._decisions is not None and self._decisions.of(header.producer_id, position) == ABORTED
 
 
-def _decisions_about(file: LogFile, max_batch_bytes: int) -> Decisions | None:
+def _decisions_about(file: LogFile, max_batch_bytes: int) -> Transactions | None:
     """What became of the transactions of one file of a log; None where its markers cannot be read."""
     try:
         (log,) = known_logs([file])
@@ -204,9 +204,10 @@ class CommittedRead(UncommittedRead):
         self._log = log
         headers = read_headers(log.partition.slices)
         if not headers.is_ordered:
-            headers = headers._replace(compacted=True)  # it may be; outcomes_of looks at what the checksums prove
+            headers = headers._replace(compacted=True)  # it may be; decide looks at what the checksums prove
         partition = log.partition._replace(headers=headers)
-        self._decisions, self._unstable = outcomes_of(partition, max_batch_bytes)
+        self._decisions = decide(partition, max_batch_bytes, ordered=False)
+        self._unstable = None if self._decisions is None else first_unstable(self._decisions, "stop")
         if self._unstable is not None and self._unstable.first_offset is not None:
             self.end = self._unstable.first_offset
         files = [each.log for each in partition.slices]

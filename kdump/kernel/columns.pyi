@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 from typing_extensions import Buffer
 
-from kdump.kernel.isolation import Decisions
+from kdump.kernel.transactions import Transactions
 
 COLUMNS: tuple[str, ...]
 """The columns of a record.
@@ -39,7 +39,7 @@ class Columns:
 
     `names`: the columns, names of COLUMNS. Adds records with offsets in [lowest, highest] and timestamps (ms) in
     [earliest, latest]; a batch whose header says that it has no such offset is not opened. `control`: control records,
-    too. With `decisions` only committed transactional batches, and all others.
+    too. With `transactions` only committed transactional batches, and all others.
     """
 
     rows: int
@@ -57,7 +57,7 @@ class Columns:
     """After NO_ROOM: the bytes that the batch needs in the column where it needs the most."""
     aborted: int
     undecided: int
-    """The records of batches that were left out by `decisions`."""
+    """The records of batches that were left out by `transactions`."""
     first_undecided: int
     """The base offset of the first undecided batch; -1 without one."""
     misplaced: int
@@ -75,7 +75,7 @@ class Columns:
         earliest: int = ...,
         latest: int = ...,
         control: bool = False,
-        decisions: Decisions | None = None,
+        transactions: Transactions | None = None,
     ) -> None: ...
     def choose_offsets(self, lowest: int, highest: int) -> None:
         """From the next batch on, add the records with offsets in [lowest, highest]."""

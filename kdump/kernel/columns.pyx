@@ -12,12 +12,12 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from kdump.kernel.isolation cimport D_ABORTED, D_COMMITTED, Decisions, DecisionTable, decision
 from kdump.kernel.layout cimport *
 from kdump.kernel.records cimport (
     LEFTOVER, SLACK, Fields, Message, MessageScan, is_valid, parse_message, record_end, scan_messages, varint,
     walk_record,
 )
+from kdump.kernel.transactions cimport D_ABORTED, D_COMMITTED, DecisionTable, Transactions, decision
 
 from kdump.kernel.scan import BATCH_COLUMNS
 
@@ -188,7 +188,7 @@ cdef class Columns:
     cdef readonly int64_t headers, aborted, undecided, first_undecided, misplaced
     cdef readonly int stopped
     cdef int64_t _before  # the offset (magic 2: its delta) of the record before, in the same batch
-    cdef Decisions _decisions
+    cdef Transactions _transactions
     cdef const DecisionTable *_table
     cdef bint _control, _selects
     cdef int64_t _lowest, _highest, _earliest, _latest
@@ -203,15 +203,15 @@ cdef class Columns:
     cdef tuple _columns
 
     def __cinit__(self, names, *, int64_t lowest=INT64_MIN, int64_t highest=INT64_MAX, int64_t earliest=INT64_MIN,
-                  int64_t latest=INT64_MAX, bint control=False, Decisions decisions=None):
+                  int64_t latest=INT64_MAX, bint control=False, Transactions transactions=None):
         self._columns = tuple([COLUMNS.index(name) for name in names])
         if len(set(self._columns)) < len(self._columns):
             raise ValueError("a column comes twice")
         self._earliest, self._latest = earliest, latest
         self.choose_offsets(lowest, highest)
         self._control = control
-        self._decisions = decisions
-        self._table = NULL if decisions is None else &decisions.table
+        self._transactions = transactions
+        self._table = NULL if transactions is None else &transactions.table
         self.first_undecided = -1
 
     def __dealloc__(self):

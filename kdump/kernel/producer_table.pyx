@@ -1,19 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: binding=False, auto_pickle=False, emit_code_comments=False
-"""Tables of producers and of their transactions, filled batch by batch and merged row by row.
-
-kdump.stat.producers has the layout of a packed row of `ProducerRows`. A packed row of `Transactions` has 13 int64:
-
-    =====  ==============================================================================
-    cells  field
-    =====  ==============================================================================
-    0      producer_id
-    1      the first marker: -1 none, 0 abort, 1 commit
-    2      its timestamp
-    3-7    before it: batches, records, bytes, first offset, first timestamp
-    8-12   after the last marker, the same; everything where there is no marker
-    =====  ==============================================================================
-"""
+"""A table of producers, filled batch by batch and merged row by row. kdump.stat.producers has the layout of a row."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -21,7 +8,6 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memset
 
-from kdump.kernel.histogram cimport histogram_add, histogram_begin, histogram_end, histogram_fields
 from kdump.kernel.producers cimport slot_of
 
 import os
@@ -30,7 +16,7 @@ cdef enum:
     FIRST_SLOTS = 128
 cdef uint64_t _salt = int.from_bytes(os.urandom(8))  # no file can be crafted whose producers all share a slot
 MOST_PRODUCERS = 1_000_000
-assert sizeof(ProducerCells) == 8 * 8 and sizeof(TransactionCells) == 13 * 8
+assert sizeof(ProducerCells) == 8 * 8
 
 
 cdef inline uint64_t hash_of(int64_t producer_id) noexcept nogil:
@@ -194,221 +180,3 @@ cdef class ProducerRows:
             raise MemoryError
         cells = PyBytes_FromStringAndSize(<char *> self.rows, self.count * sizeof(ProducerCells))
         return cells, None if self.highest_hash == <uint64_t> -1 else self.highest_hash
-
-
-cdef inline void join_parts(TransactionPart *left, const TransactionPart *right) noexcept nogil:
-    if right.batches == 0:
-        return
-    if left.batches == 0:
-        left[0] = right[0]
-        return
-    left.batches += right.batches
-    left.records += right.records
-    left.bytes += right.bytes
-
-
-cdef class Transactions:
-    """The transactions of some batches; see producer_table.pyi."""
-
-    def __cinit__(self, bint anchored=False):
-        self.anchored = anchored
-        self.slots = <int32_t *> calloc(FIRST_SLOTS, sizeof(int32_t))
-        self.mask = FIRST_SLOTS - 1
-        # Not one `and`: each makes what __dealloc__ frees.
-        if not histogram_begin(&self.durations) or not histogram_begin(&self.sizes) \
-                or not histogram_begin(&self.records) or self.slots == NULL:
-            raise MemoryError
-
-    def __dealloc__(self):
-        free(self.rows)
-        free(self.slots)
-        histogram_end(&self.durations)
-        histogram_end(&self.sizes)
-        histogram_end(&self.records)
-
-    cdef TransactionCells *row_of(self, int64_t producer_id) noexcept nogil:
-        """Return the row of a producer, a new one if it has none; NULL without memory."""
-        cdef int64_t slot = slot_of(producer_id, _salt, self.mask)
-        while self.slots[slot]:
-            if self.rows[self.slots[slot] - 1].producer_id == producer_id:
-                return self.rows + (self.slots[slot] - 1)
-            slot = (slot + 1) & self.mask
-        return self.add_row(producer_id)
-
-    cdef TransactionCells *add_row(self, int64_t producer_id) noexcept nogil:
-        cdef int64_t capacity
-        cdef TransactionCells *rows
-        cdef TransactionCells *row
-        if self.count == self.capacity:
-            capacity = max(2 * self.capacity, 64)
-            rows = <TransactionCells *> realloc(self.rows, capacity * sizeof(TransactionCells)) \
-                if capacity < INT32_MAX else NULL
-            if rows == NULL:
-                self.failed = True
-                return NULL
-            self.rows = rows
-            self.capacity = capacity
-        row = self.rows + self.count
-        memset(row, 0, sizeof(TransactionCells))
-        row.producer_id = producer_id
-        # Nothing comes before the beginning of the log.
-        row.marker = COMMIT_MARKER if self.anchored else NO_MARKER
-        self.count += 1
-        return row if self.rehash() else NULL
-
-    cdef bint rehash(self) noexcept nogil:
-        """Note the last row in the slots, or all rows in more slots; False without memory."""
-        cdef int64_t mask = self.mask, i = self.count - 1, slot
-        cdef int32_t *slots = self.slots
-        if 2 * self.count > mask:
-            mask = 2 * mask + 1
-            slots = <int32_t *> calloc(mask + 1, sizeof(int32_t))
-            if slots == NULL:
-                self.failed = True
-                return False
-            free(self.slots)
-            self.slots = slots
-            self.mask = mask
-            i = 0
-        while i < self.count:
-            slot = slot_of(self.rows[i].producer_id, _salt, mask)
-            while slots[slot]:
-                slot = (slot + 1) & mask
-            slots[slot] = <int32_t> (i + 1)
-            i += 1
-        return True
-
-    cdef void data(self, int64_t producer_id, int64_t first_offset, int64_t timestamp, int64_t records,
-                   int64_t size) noexcept nogil:
-        """Add a data batch."""
-        cdef TransactionCells *row = self.row_of(producer_id)
-        if row == NULL:
-            return
-        if row.tail.batches == 0:
-            row.tail.first_offset = first_offset
-            row.tail.first_timestamp = timestamp
-        row.tail.batches += 1
-        row.tail.records += records
-        row.tail.bytes += size
-
-    cdef void marker(self, int64_t producer_id, bint commit, int64_t timestamp) noexcept nogil:
-        """Add the marker of a control batch."""
-        cdef TransactionCells *row = self.row_of(producer_id)
-        if row == NULL:
-            return
-        self.markers[commit] += 1
-        if not commit:
-            self.aborted_records += row.tail.records
-        if row.marker == NO_MARKER:
-            row.head = row.tail
-            row.marker = commit
-            row.marker_timestamp = timestamp
-        else:
-            self.complete(&row.tail, timestamp)
-        memset(&row.tail, 0, sizeof(TransactionPart))
-
-    cdef void complete(self, const TransactionPart *part, int64_t timestamp) noexcept nogil:
-        """Count a transaction that a marker ended."""
-        if part.batches == 0:
-            return
-        if timestamp >= 0 and part.first_timestamp >= 0:
-            histogram_add(&self.durations, timestamp - part.first_timestamp)
-        histogram_add(&self.sizes, part.bytes)
-        histogram_add(&self.records, part.records)
-
-    def join(self, cells):
-        cdef Py_buffer view
-        cdef int64_t i, aborted = 0
-        cdef const TransactionCells *right
-        cdef TransactionCells *left
-        PyObject_GetBuffer(cells, &view, PyBUF_SIMPLE)
-        try:
-            with nogil:
-                for i in range(view.len // <Py_ssize_t> sizeof(TransactionCells)):
-                    right = <const TransactionCells *> view.buf + i
-                    left = self.row_of(right.producer_id)
-                    if left == NULL:
-                        break
-                    if right.marker == NO_MARKER:
-                        join_parts(&left.tail, &right.tail)
-                        continue
-                    if right.marker == ABORT_MARKER:
-                        aborted += left.tail.records
-                    join_parts(&left.tail, &right.head)
-                    if left.marker == NO_MARKER:
-                        left.head = left.tail
-                        left.marker = right.marker
-                        left.marker_timestamp = right.marker_timestamp
-                    else:
-                        self.complete(&left.tail, right.marker_timestamp)
-                    left.tail = right.tail
-                if self.anchored:
-                    self.drop_ended()
-        finally:
-            PyBuffer_Release(&view)
-        if self.failed:
-            raise MemoryError
-        return aborted
-
-    cdef void drop_ended(self) noexcept nogil:
-        """Keep the rows of open transactions."""
-        cdef int64_t i, count = self.count
-        self.count = 0
-        memset(self.slots, 0, (self.mask + 1) * sizeof(int32_t))
-        for i in range(count):
-            if self.rows[i].tail.batches:
-                self.rows[self.count] = self.rows[i]
-                self.count += 1
-                if not self.rehash():
-                    return
-
-    def packed(self):
-        if self.failed:
-            raise MemoryError
-        return PyBytes_FromStringAndSize(<char *> self.rows, self.count * sizeof(TransactionCells))
-
-    def ended(self):
-        if self.failed:
-            raise MemoryError
-        return (
-            self.markers[1], self.markers[0], self.aborted_records, histogram_fields(&self.durations),
-            histogram_fields(&self.sizes), histogram_fields(&self.records),
-        )
-
-    def open_rows(self):
-        cdef int64_t i
-        if self.failed:
-            raise MemoryError
-        return [(self.rows[i].producer_id, self.rows[i].tail.records, self.rows[i].tail.first_offset)
-                for i in range(self.count) if self.rows[i].tail.batches]
-
-
-def open_of(cells):
-    """See producer_table.pyi."""
-    cdef Py_buffer view
-    cdef int64_t i
-    cdef const TransactionCells *rows
-    PyObject_GetBuffer(cells, &view, PyBUF_SIMPLE)
-    try:
-        rows = <const TransactionCells *> view.buf
-        return [(rows[i].producer_id, rows[i].tail.records)
-                for i in range(view.len // <Py_ssize_t> sizeof(TransactionCells)) if rows[i].tail.batches]
-    finally:
-        PyBuffer_Release(&view)
-
-
-def first_markers(cells, producer_ids):
-    """See producer_table.pyi."""
-    cdef Py_buffer view
-    cdef int64_t i
-    cdef const TransactionCells *rows
-    cdef dict found = {}
-    PyObject_GetBuffer(cells, &view, PyBUF_SIMPLE)
-    try:
-        rows = <const TransactionCells *> view.buf
-        for i in range(view.len // <Py_ssize_t> sizeof(TransactionCells) if producer_ids else 0):
-            if rows[i].marker != NO_MARKER and rows[i].producer_id in producer_ids:
-                found[rows[i].producer_id] = rows[i].marker == COMMIT_MARKER
-    finally:
-        PyBuffer_Release(&view)
-    return found

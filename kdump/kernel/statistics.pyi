@@ -1,7 +1,8 @@
 from typing_extensions import Buffer
 
-from kdump.kernel.producer_table import HistogramFields, ProducerRows, Transactions
+from kdump.kernel.producer_table import ProducerRows
 from kdump.kernel.scanner import ByteReader
+from kdump.kernel.transactions import HistogramFields, Transactions
 
 HEADERS_STOPPED: int
 """A walk over headers reached its end."""

@@ -18,9 +18,10 @@ from kdump.kernel.histogram cimport (
     Histogram, bucket_of, histogram_add, histogram_add_times, histogram_begin, histogram_end, histogram_fields,
 )
 from kdump.kernel.layout cimport *
-from kdump.kernel.producer_table cimport ProducerCells, ProducerRows, Transactions
+from kdump.kernel.producer_table cimport ProducerCells, ProducerRows
 from kdump.kernel.reading cimport FileBytes, file_bytes, fill, taken_error
 from kdump.kernel.records cimport CONTROL_OF_PRODUCER, RecordsDiagnosis, validate_batch
+from kdump.kernel.transactions cimport ABORT_END, COMMIT_END, TransactionEnd, TransactionPart, Transactions
 
 import os
 
@@ -342,14 +343,25 @@ cdef class Collector:
 
     cdef void add_producer(self, const BatchHeader *h, bint control) noexcept nogil:
         cdef ProducerCells *row
-        cdef int64_t first_timestamp
+        cdef TransactionPart part
+        cdef TransactionEnd end
         if self._transactions is not None and h.attributes & TRANSACTIONAL_FLAG:
             if not control:
-                first_timestamp = h.max_timestamp \
+                part.place = part.epoch = 0
+                part.batches = part.is_open = 1
+                part.records = max(h.count, 0)
+                part.bytes = h.total
+                part.first_offset = part.last_offset = h.first
+                part.first_timestamp = h.max_timestamp \
                     if h.attributes & (LOG_APPEND_TIME | DELETE_HORIZON_FLAG) else h.base_timestamp
-                self._transactions.data(h.producer_id, h.first, first_timestamp, max(h.count, 0), h.total)
+                part.last_timestamp = h.max_timestamp
+                self._transactions.data(h.producer_id, &part)
             elif h.marker >= 0:
-                self._transactions.marker(h.producer_id, h.marker == 1, h.max_timestamp)
+                end.place = end.epoch = 0
+                end.offset = h.first
+                end.timestamp = h.max_timestamp
+                end.kind = COMMIT_END if h.marker == 1 else ABORT_END
+                self._transactions.marker(h.producer_id, &end)
         if control or self._rows is None:
             return
         if h.producer_id != self._producer_id:

@@ -3,16 +3,16 @@
 import struct
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, Protocol
 
 from kdump.format.naming import Kind
-from kdump.kernel.isolation import Decisions
 from kdump.kernel.producers import ABORT, COMMIT, EVENT, Runs
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
+from kdump.kernel.transactions import Transactions
 from kdump.log.header_pass import is_compacted, read_headers
 from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition, walk_of_slice
-from kdump.log.transactions import OPEN, UNDECIDED, MarkerReplay, Transaction
+from kdump.log.transactions import Transaction, open_transactions, take_ended
 from kdump.storage.walk import BatchChunk, ForeignBatch, Tail, TailContent
 
 _WIDTH: Final = len(BATCH_COLUMNS)
@@ -26,58 +26,24 @@ every record but control records. `all`: control records, too.
 """
 
 
-class Outcomes(NamedTuple):
-    """What became of the transactions of a log, and the first one that is open or not decided.
-
-    `decisions` is None where no batch is transactional, `unstable` where each transaction ends.
-    """
-
-    decisions: Decisions | None = None
-    unstable: Transaction | None = None
-
-
-def decide(partition: SlicedPartition, max_batch_bytes: int) -> Decisions | None:
+def decide(partition: SlicedPartition, max_batch_bytes: int, *, ordered: bool = True) -> Transactions | None:
     """What became of the transactions of a log; None where no batch is transactional. Raises SourceError.
 
     Takes all slices of the log, also where only some offsets are converted: a marker can come later. Reads the headers
     alone first, where that was not done; where these show a transaction, all checksums, as a marker with a wrong one
-    decides nothing. `begin` of the result takes the number of a slice.
+    decides nothing. `begin` of the result takes the number of a slice. `ordered` as in `replay_log`.
     """
-    decisions = Decisions()
-    for _ in replay_log(partition, decisions, max_batch_bytes):
+    transactions = Transactions(anchored=True, decided=True)
+    for _ in replay_log(partition, transactions, max_batch_bytes, ordered=ordered):
         pass
     if partition.part is not None:
-        decisions.begin(len(partition.slices))
+        transactions.begin(len(partition.slices))
         for kind, producers in ((COMMIT, partition.part.committed), (ABORT, partition.part.aborted)):
-            decisions.add(b"".join(_EVENT.pack(producer, *_NO_FIELDS, kind, 0, 0) for producer in producers))
-    return decisions if decisions.seal() else None
+            transactions.add(b"".join(_EVENT.pack(producer, *_NO_FIELDS, kind, 0, 0) for producer in producers))
+    return transactions if transactions.seal() else None
 
 
-def outcomes_of(partition: SlicedPartition, max_batch_bytes: int) -> Outcomes:
-    """What `decide` and `last_stable_offset` say of a whole log, from one pass over it. Raises SourceError.
-
-    Its batches need not be in order: where offsets go back, a marker may be missing.
-    """
-    ended: list[Transaction] = []
-    decisions, replay = Decisions(), MarkerReplay(ended.append)
-    unended: list[tuple[int, Transaction]] = []
-    for _ in replay_log(partition, Replays(decisions, replay), max_batch_bytes, ordered=False):
-        unended += _unended(ended)
-        ended.clear()
-    replay.conclude()
-    unended += _unended(ended)
-    unstable = min(unended, key=lambda each: each[0], default=None)
-    return Outcomes(decisions, unstable and unstable[1]) if decisions.seal() else Outcomes()
-
-
-def _unended(found: Iterable[Transaction]) -> Iterator[tuple[int, Transaction]]:
-    """Transactions that are open or not decided, each after its first offset."""
-    for each in found:
-        if each.outcome in (OPEN, UNDECIDED) and each.first_offset is not None:
-            yield each.first_offset, each
-
-
-def decide_first(partition: SlicedPartition, max_batch_bytes: int) -> Decisions | None:
+def decide_first(partition: SlicedPartition, max_batch_bytes: int) -> Transactions | None:
     """What became of the transactions of the first slice; None where it has none. Raises SourceError.
 
     Reads that slice, and of the ones after it as much as its last transactions need.
@@ -89,41 +55,39 @@ def decide_first(partition: SlicedPartition, max_batch_bytes: int) -> Decisions 
     # The headers of the slices after it are not read: offsets may be missing there, and may go back.
     is_continuous = missing_is_compaction(first, headers, max_batch_bytes)
     headers = headers._replace(is_ordered=False, is_continuous=is_continuous, compacted=False)
-    decisions, first_slice = Decisions(), _FirstSlice()
-    replays = Replays(decisions, first_slice)
-    with closing(replay_log(partition._replace(headers=headers), replays, max_batch_bytes, ordered=False)) as steps:
+    transactions = _FirstSlice(anchored=True, decided=True)
+    with closing(
+        replay_log(partition._replace(headers=headers), transactions, max_batch_bytes, ordered=False)
+    ) as steps:
         for _ in steps:
-            if first_slice.is_decided:
+            if transactions.is_decided:
                 break
-    return decisions if decisions.seal() else None
+    return transactions if transactions.seal() else None
 
 
-def last_stable_offset(
+def read_transactions(
     partition: SlicedPartition, max_batch_bytes: int, begun: Mapping[int, int] | None = None
-) -> int | None:
-    """The first offset of the first transaction that is open or not decided, where a committed read stops.
-
-    None where each transaction ends. Raises SourceError. `begun` as in `transactions_of`.
-    """
-    unended = _unended(transactions_of(partition, max_batch_bytes, begun))
-    return min((first for first, _ in unended), default=None)
-
-
-def transactions_of(
-    partition: SlicedPartition, max_batch_bytes: int, begun: Mapping[int, int] | None = None
-) -> Iterator[Transaction]:
-    """The transactions of a log, decided as `decide` does, in the order in which they end. Raises SourceError.
+) -> Transactions:
+    """The fold of the transactions of a log, decided as `decide` does. Raises SourceError.
 
     `begun`: those that are open before the first slice, the first offset by producer.
     """
-    ended: list[Transaction] = []
-    replay = MarkerReplay(ended.append)
-    replay.resume(begun or {})
-    for _ in replay_log(partition, replay, max_batch_bytes):
-        yield from ended
-        ended.clear()
-    replay.conclude()
-    yield from ended
+    transactions = Transactions(anchored=True)
+    transactions.resume(begun or {})
+    for _ in replay_log(partition, transactions, max_batch_bytes):
+        pass
+    transactions.seal()
+    return transactions
+
+
+def transactions_of(partition: SlicedPartition, max_batch_bytes: int) -> Iterator[Transaction]:
+    """The transactions of a log, decided as `decide` does, in the order in which they end. Raises SourceError."""
+    transactions = Transactions(anchored=True, listed=True)
+    for _ in replay_log(partition, transactions, max_batch_bytes):
+        yield from take_ended(transactions)
+    transactions.seal()
+    yield from take_ended(transactions)
+    yield from open_transactions(transactions)
 
 
 def with_markers(
@@ -139,41 +103,33 @@ def with_markers(
         return partition._replace(headers=headers)
     headers = headers._replace(is_continuous=compacted or headers.compacted, compacted=False)
     partition = partition._replace(headers=headers)
-    replay = MarkerReplay(lambda _: None)
-    for _ in replay_log(partition, replay, max_batch_bytes):
+    transactions = Transactions(anchored=True)
+    for _ in replay_log(partition, transactions, max_batch_bytes):
         pass
     slices = list(partition.slices)
     offsets = None if headers.is_continuous else OffsetGaps()
     for each in following:
-        replay.begin(len(slices))
-        if not replay.is_open:
+        transactions.begin(len(slices))
+        if not transactions.open_count:
             break
         slices.append(each)
-        for _ in _read(each, replay, max_batch_bytes, offsets):
+        for _ in _read(each, transactions, max_batch_bytes, offsets):
             pass
     return partition._replace(slices=tuple(slices))
 
 
-class _FirstSlice:
+class _FirstSlice(Transactions):
     """Knows when each transaction of the first slice has ended, or lost its marker."""
 
-    def __init__(self) -> None:
-        self._replay = MarkerReplay(self._end)
-        self._waiting: set[int] | None = None
-        self.add, self.gap = self._replay.add, self._replay.gap
+    _is_read = False
 
     @property
     def is_decided(self) -> bool:
-        return self._waiting is not None and not self._waiting
+        return self._is_read and not self.is_open_before(1)
 
     def begin(self, number: int) -> None:
-        self._replay.begin(number)
-        if number == 1:
-            self._waiting = set(self._replay.producers)
-
-    def _end(self, transaction: Transaction) -> None:
-        if self._waiting:
-            self._waiting.discard(transaction.producer_id)
+        super().begin(number)
+        self._is_read = number >= 1
 
 
 class LogReplay(Protocol):
@@ -181,29 +137,7 @@ class LogReplay(Protocol):
 
     def begin(self, number: int) -> None: ...
     def add(self, events: bytes) -> None: ...
-    def gap(self, position: int) -> None: ...
-
-
-class Replays:
-    """Gives several replays the same."""
-
-    def __init__(self, *several: LogReplay) -> None:
-        self._several = several
-
-    def begin(self, number: int) -> None:
-        """Begin with the slice of this number."""
-        for each in self._several:
-            each.begin(number)
-
-    def add(self, events: bytes) -> None:
-        """Give all of them events."""
-        for each in self._several:
-            each.add(events)
-
-    def gap(self, position: int) -> None:
-        """Tell all of them where a batch may be missing."""
-        for each in self._several:
-            each.gap(position)
+    def lose(self, position: int) -> None: ...
 
 
 def replay_log(
@@ -247,20 +181,20 @@ def _shows_compaction(each: LogSlice, max_batch_bytes: int) -> bool:
 def _read(each: LogSlice, replay: LogReplay, max_batch_bytes: int, offsets: "OffsetGaps | None") -> Iterator[None]:
     """Add the batches of a slice that are valid, and where others may be missing."""
     if each.after_gap:
-        replay.gap(each.start - 1)
+        replay.lose(each.start - 1)
     with each.log.open() as source:
         how = {"max_batch_bytes": max_batch_bytes, "runs": Runs(), "everything": offsets is not None}
         for item in walk_of_slice(each, source, on_events=replay.add, **how):
             if isinstance(item, BatchChunk) and not item.damaged:
                 for position in () if offsets is None else offsets.of(item):
-                    replay.gap(position)
+                    replay.lose(position)
             elif isinstance(item, BatchChunk):
-                replay.gap(item.row(0).position)
+                replay.lose(item.row(0).position)
             elif isinstance(item, Tail):
                 if item.reason is not TailContent.ZEROS or not each.log.preallocated:
-                    replay.gap(item.position)
+                    replay.lose(item.position)
             elif not isinstance(item, ForeignBatch):
-                replay.gap(item.position)
+                replay.lose(item.position)
             yield
 
 

@@ -1,10 +1,13 @@
-"""The transactions of a log one by one, from the events of its scan."""
+"""The transactions of a log one by one, and its last stable offset, from the fold of kdump.kernel.transactions."""
 
-import struct
-from collections.abc import Callable, Collection, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from kdump.kernel.producers import ABORT, COMMIT, DATA, EMPTIED, EVENT, GAP, TRANSACTIONAL
+from kdump.kernel import transactions as outcomes
+from kdump.kernel.transactions import Transactions
+
+if TYPE_CHECKING:
+    from kdump.kernel.transactions import TransactionFields
 
 COMMITTED: Final = "committed"
 ABORTED: Final = "aborted"
@@ -12,8 +15,17 @@ OPEN: Final = "open"
 """No marker comes up to the end of the log."""
 UNDECIDED: Final = "undecided"
 """The marker cannot be read, or damage after the batches may hold it."""
-_EVENT: Final = struct.Struct(EVENT)
-_OUTCOMES: Final = {COMMIT: COMMITTED, ABORT: ABORTED}
+_OUTCOMES: Final = {
+    outcomes.COMMITTED: COMMITTED,
+    outcomes.ABORTED: ABORTED,
+    outcomes.OPEN: OPEN,
+    outcomes.UNDECIDED: UNDECIDED,
+}
+
+AtDamage = Literal["stop", "skip"]
+"""What an undecided transaction is to a committed read: `stop`: it ends there, as before an open one. `skip`: it leaves
+out the batches of the transaction, and goes on.
+"""
 
 
 class Transaction(NamedTuple):
@@ -35,86 +47,36 @@ class Transaction(NamedTuple):
     marker_timestamp: int | None = None
 
 
-class MarkerReplay:
-    """Takes the events of a log in order, and the positions where batches may be missing (kdump.kernel.producers).
+def take_ended(transactions: Transactions) -> Iterator[Transaction]:
+    """The transactions that ended since the last call, in the order of their ends."""
+    return map(_transaction, transactions.take())
 
-    `on_transaction` gets each transaction when it ends; those without a marker at a gap or at the end of the log.
+
+def open_transactions(transactions: Transactions) -> Iterator[Transaction]:
+    """The open transactions in the order of their begins."""
+    return map(_transaction, transactions.open())
+
+
+def first_unstable(transactions: Transactions, at_damage: AtDamage) -> Transaction | None:
+    """The transaction that begins at the last stable offset; None where that is the log end offset."""
+    undecided = transactions.first_undecided() if at_damage == "stop" else None
+    several = [each for each in (undecided, transactions.first_open()) if each is not None]
+    if not several:
+        return None
+    return min(map(_transaction, several), key=lambda each: each.first_offset or 0)
+
+
+def last_stable_offset(transactions: Transactions, at_damage: AtDamage) -> int | None:
+    """The last stable offset, where a committed read of a log ends; None for the log end offset.
+
+    It is the first offset of the first transaction that is open at the end of the log, or, with `stop`, undecided.
+    `stop`: `dump --isolation read-committed`, its follow, `convert --until last-stable-offset`, Spark's `latest`.
+    `skip`: `stat`, as a broker that replays the log. So read `convert` and Spark with `failOnDataLoss=false`, too: they
+    leave out each undecided batch by itself (`Transactions.of`), and no damage ends them.
     """
+    unstable = first_unstable(transactions, at_damage)
+    return None if unstable is None else unstable.first_offset
 
-    def __init__(self, on_transaction: Callable[[Transaction], object]) -> None:
-        self._on_transaction = on_transaction
-        self._open: dict[int, Transaction] = {}
-        self._gaps: list[int] = []
 
-    @property
-    def is_open(self) -> bool:
-        """Whether a transaction is open."""
-        return bool(self._open)
-
-    @property
-    def producers(self) -> Collection[int]:
-        """Those whose transaction is open."""
-        return self._open.keys()
-
-    @property
-    def first_open(self) -> Transaction | None:
-        """The open transaction that began first."""
-        return min(self._open.values(), key=lambda each: each.first_offset or 0, default=None)
-
-    def resume(self, begun: Mapping[int, int]) -> None:
-        """Begin with open transactions: the first offset by producer."""
-        self._open = {
-            producer: Transaction(producer, -1, OPEN, first_offset=first) for producer, first in begun.items()
-        }
-
-    def begin(self, number: int) -> None:
-        """Begin with the next slice."""
-        self._pass_gaps(None)
-
-    def gap(self, position: int) -> None:
-        """A batch may be missing at a position. Its events come later: a scan collects them."""
-        self._gaps.append(position)
-
-    def add(self, events: bytes) -> None:
-        """Take the next events."""
-        for fields in _EVENT.iter_unpack(events):
-            producer, position, first, last, timestamp, first_timestamp, *_, epoch, kind, flags, batches = fields
-            if self._gaps:
-                self._pass_gaps(position)
-            if kind == GAP:
-                self._end_all(UNDECIDED)
-            elif kind == DATA:
-                if flags & TRANSACTIONAL:
-                    begun = self._open.get(producer)
-                    if begun is not None:
-                        first, first_timestamp = begun.first_offset, begun.first_timestamp
-                        batches += begun.batches
-                    self._open[producer] = Transaction(
-                        producer, epoch, OPEN, batches, first, last, first_timestamp, timestamp
-                    )
-            elif kind != EMPTIED:
-                self._end(producer, epoch, _OUTCOMES.get(kind), last, timestamp)
-
-    def conclude(self) -> None:
-        """End with what is open."""
-        self._pass_gaps(None)
-        self._end_all(OPEN)
-
-    def _end(self, producer: int, epoch: int, outcome: str | None, offset: int, timestamp: int) -> None:
-        begun = self._open.pop(producer, None)
-        if outcome is not None:
-            begun = begun or Transaction(producer, epoch, outcome)
-            begun = begun._replace(outcome=outcome, marker_offset=offset, marker_timestamp=timestamp)
-            self._on_transaction(begun)
-        elif begun is not None:
-            self._on_transaction(begun._replace(outcome=UNDECIDED))
-
-    def _pass_gaps(self, stop: int | None) -> None:
-        while self._gaps and (stop is None or self._gaps[0] < stop):
-            self._gaps.pop(0)
-            self._end_all(UNDECIDED)
-
-    def _end_all(self, outcome: str) -> None:
-        for each in self._open.values():
-            self._on_transaction(each._replace(outcome=outcome))
-        self._open.clear()
+def _transaction(fields: "TransactionFields") -> Transaction:
+    return Transaction(fields[0], fields[1], _OUTCOMES[fields[2]], *fields[3:])

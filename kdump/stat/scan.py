@@ -15,11 +15,12 @@ from kdump.errors import SourceError, only
 from kdump.format.batch import UP_TO_MAGIC
 from kdump.format.codec import CodecError
 from kdump.format.naming import INTERNAL_TOPICS, Kind, topic_partition_of_file
-from kdump.kernel.producer_table import ProducerRows, Transactions
+from kdump.kernel.producer_table import ProducerRows
 from kdump.kernel.record_statistics import RecordCollector
 from kdump.kernel.results import Carry
 from kdump.kernel.scan import BATCH_COLUMNS, OPEN, SUSPECTS, Scanner
 from kdump.kernel.statistics import HEADERS_STOPPED, Collector
+from kdump.kernel.transactions import Transactions
 from kdump.stat.keys import KeyStatistics
 from kdump.stat.range_statistics import RangeStatistics, StatCarry, batch_statistics, producer_table
 from kdump.stat.records import RecordStatistics, UnreadBatch, collect_chunk, unread_of, unread_reason
@@ -68,7 +69,13 @@ def scan(
         at = task.range.start
         nothing = BatchStatistics()
         return RangeStatistics(
-            None, at, StatCarry(), nothing, producer_table(ProducerRows()), rows_of(Transactions()), error=error
+            None,
+            at,
+            StatCarry(),
+            nothing,
+            producer_table(ProducerRows()),
+            rows_of(Transactions(measured=True)),
+            error=error,
         )
 
 
@@ -91,7 +98,7 @@ class _RangeScan:
         self._source, self._file, self._options, self._on_bytes = source, segment.log, options, on_bytes
         self._base = -1 if segment.log.base_offset is None else segment.log.base_offset
         self._position, self._stop = start, source.size if stop is None else min(stop, source.size)
-        self._producers, self._transactions = ProducerRows(), Transactions()
+        self._producers, self._transactions = ProducerRows(), Transactions(measured=True)
         self._collector = Collector(
             self._base,
             bucket_ms=options.bucket_ms,

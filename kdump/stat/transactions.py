@@ -3,12 +3,13 @@
 from operator import add
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kdump.kernel.producer_table import Transactions, first_markers, open_of
+from kdump.kernel.transactions import Transactions, first_markers, open_of
+from kdump.log.transactions import last_stable_offset
 from kdump.stat.histogram import Histogram
 from kdump.stat.values import TransactionStatistics
 
 if TYPE_CHECKING:
-    from kdump.kernel.producer_table import HistogramFields
+    from kdump.kernel.transactions import HistogramFields
 
 _EMPTY: Final = Histogram()
 
@@ -16,7 +17,7 @@ _EMPTY: Final = Histogram()
 class TransactionRows(NamedTuple):
     """The transactions of a range, which can begin before it and end after it.
 
-    `cells` are the packed rows of its producers (kdump.kernel.producer_table). The other fields are about those that
+    `cells` are the packed rows of its producers (kdump.kernel.transactions). The other fields are about those that
     ended inside it, but `committed` and `aborted` count all markers, and `aborted_records` all records of the range
     that a marker of the range aborts.
     """
@@ -32,7 +33,7 @@ class TransactionRows(NamedTuple):
 
 def rows_of(table: Transactions) -> TransactionRows:
     """What a table holds."""
-    committed, aborted, records, *histograms = table.ended()
+    committed, aborted, records, *histograms = table.measures()
     durations, sizes, counts = (_histogram(fields) for fields in histograms)
     return TransactionRows(table.packed(), committed, aborted, records, durations, sizes, counts)
 
@@ -47,7 +48,7 @@ def joined(left: TransactionRows, right: TransactionRows) -> TransactionRows:
         return left
     if not left.cells:
         return right
-    table = Transactions()
+    table = Transactions(measured=True)
     table.join(left.cells)
     aborted_records = table.join(right.cells)
     between = rows_of(table)
@@ -68,7 +69,7 @@ class TransactionFold:
 
     def __init__(self) -> None:
         self.aborted_records: list[int] = []
-        self._table = Transactions(anchored=True)
+        self._table = Transactions(anchored=True, measured=True)
         self._sum = TransactionRows()
         self._open: dict[int, list[tuple[int, int]]] = {}  # (segment, records) by producer
 
@@ -95,9 +96,13 @@ class TransactionFold:
     def conclude(self) -> TransactionStatistics:
         """The transactions so far. Those without a marker are open."""
         ended = rows_of(self._table)
-        still_open = self._table.open_rows()
         durations, sizes, records = map(add, self._sum[4:], ended[4:])
-        first = min((offset for _, _, offset in still_open), default=None)
         return TransactionStatistics(
-            self._sum.committed, self._sum.aborted, len(still_open), durations, sizes, records, first
+            self._sum.committed,
+            self._sum.aborted,
+            self._table.open_count,
+            durations,
+            sizes,
+            records,
+            last_stable_offset(self._table, "skip"),
         )

@@ -13,7 +13,8 @@ import kdump
 from kdump.convert import tables
 from kdump.convert.records import reader
 from kdump.convert.records.ordered_log import ordered_log
-from kdump.log.isolation import last_stable_offset
+from kdump.log.isolation import read_transactions
+from kdump.log.transactions import last_stable_offset
 from support import build
 from support.laws import examples
 from support.log_slices import MAX_BATCH_BYTES, positions_left_out, sliced
@@ -44,7 +45,8 @@ def check(directory: Path) -> Decided:
     stream = reader.RecordStream(tables.record_schema(columns), on_damage=lambda _: None)
     assert sum(batch.num_rows for batch in stream.batches([log])) == len(left)
     assert (stream.aborted, stream.undecided) == (wanted.aborted, wanted.undecided)
-    assert last_stable_offset(ordered_log(log, MAX_BATCH_BYTES).partition, MAX_BATCH_BYTES) == wanted.stable
+    transactions = read_transactions(ordered_log(log, MAX_BATCH_BYTES).partition, MAX_BATCH_BYTES)
+    assert last_stable_offset(transactions, "stop") == wanted.stable
     return wanted
 
 

@@ -16,7 +16,8 @@ import kdump
 from kdump.convert import tables
 from kdump.convert.records import reader
 from kdump.convert.records.ordered_log import ordered_log
-from kdump.log.isolation import last_stable_offset
+from kdump.log.isolation import read_transactions
+from kdump.log.transactions import last_stable_offset
 from kdump.replicas.findings import replica_findings
 from kdump.replicas.merge import MergedPartition, MergeOptions, ReplicasRefused, ReplicaUse, merge_replicas
 from kdump.storage.partition import Partition
@@ -532,5 +533,6 @@ def test_transactions_of_merged_copies(number: int, tmp_path: Path) -> None:
     whole = merged(source)
     assert read(result) == read(whole)
     assert read(result, "read-committed") == read(whole, "read-committed")
-    stable = [last_stable_offset(ordered_log(each.partition, 1 << 30).partition, 1 << 30) for each in (result, whole)]
+    folds = [read_transactions(ordered_log(each.partition, 1 << 30).partition, 1 << 30) for each in (result, whole)]
+    stable = [last_stable_offset(each, "stop") for each in folds]
     assert stable[0] == stable[1]

@@ -121,9 +121,9 @@ class Conversion:
         """
         final_path = os.path.join(output, name := directory_name(self._partition))
         partition, options = self._partition, self._options
-        decisions = None
+        transactions = None
         if self._isolation == "read-committed":
-            decisions = decide(partition, options.max_batch_bytes)
+            transactions = decide(partition, options.max_batch_bytes)
         plain = self._isolation != "all"
         codec = None if options.codec is None else codecs.CODECS.index(options.codec)
         how = BatchRewrite(
@@ -140,7 +140,7 @@ class Conversion:
             rolls = self._start(), options.segment_bytes
             segments = SegmentCounter(*rolls) if directory is None else SegmentsWriter(directory, *rolls)
             gaps = partition.headers is not None and partition.headers.gaps
-            writer = LogWriter(segments, how, self._on_damage, self._on_bytes, decisions, gaps=gaps)
+            writer = LogWriter(segments, how, self._on_damage, self._on_bytes, transactions, gaps=gaps)
             try:
                 for number, each in self._slices:
                     lowest = max(each.lowest, LOWEST if first is None else first, 0)

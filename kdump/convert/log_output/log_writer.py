@@ -41,9 +41,9 @@ from kdump.format.batch import (
 from kdump.format.java import MAX_INT, MAX_LONG
 from kdump.format.naming import Kind
 from kdump.kernel.append import RUN_FULL, CopyRun, Encoder, offset_is_ahead, skip_below
-from kdump.kernel.isolation import ABORTED, COMMITTED, Decisions
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
+from kdump.kernel.transactions import ABORTED, COMMITTED, Transactions
 from kdump.log.batch_location import DamagedRange, damaged_ranges
 from kdump.log.log_slice import EVERYTHING, LogSlice, walk_of_slice
 from kdump.storage.read_policy import open_file
@@ -79,13 +79,13 @@ class LogWriter:
         how: BatchRewrite,
         on_damage: "Callable[[DamagedRange], object]",
         on_bytes: "Callable[[int], object]",
-        decisions: Decisions | None = None,
+        transactions: Transactions | None = None,
         *,
         gaps: bool = False,
     ) -> None:
         self._segments, self._how = segments, how
         self._on_damage, self._on_bytes = on_damage, on_bytes
-        self._decisions = decisions
+        self._transactions = transactions
         codec = _ANY_CODEC if how.codec is None else _NO_CODEC if how.level is not None and how.codec else how.codec
         self._run = CopyRun(codec=codec, plain=how.plain)
         self._messages: MessageBatch | None = None
@@ -121,8 +121,8 @@ class LogWriter:
         self._lowest, self._highest, self._path = lowest, min(highest, end - 1), each.log.path
         self._reports_above = end <= highest
         self._is_inside, self._past = False, 0
-        if self._decisions is not None:
-            self._decisions.begin(number)
+        if self._transactions is not None:
+            self._transactions.begin(number)
         self.holes.begin_slice(each)
         with open_file(each.log, self._how.read_policy) as source:
             at = each.start
@@ -268,9 +268,9 @@ class LogWriter:
         return None
 
     def _is_committed(self, batch: Batch) -> bool:
-        if self._decisions is None or not batch.transactional:
+        if self._transactions is None or not batch.transactional:
             return True
-        found = self._decisions.of(batch.producer_id, batch.position)
+        found = self._transactions.of(batch.producer_id, batch.position)
         if found == ABORTED:
             self.counts.aborted += batch.count
         elif found != COMMITTED:

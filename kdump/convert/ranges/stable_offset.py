@@ -8,7 +8,8 @@ from kdump.broker.open_transaction_map import open_transactions_in
 from kdump.convert.ranges.known_log import KnownLog
 from kdump.convert.ranges.range_log import range_log
 from kdump.errors import SourceError
-from kdump.log.isolation import last_stable_offset
+from kdump.log.isolation import read_transactions
+from kdump.log.transactions import last_stable_offset
 from kdump.replicas.offset_ranges import OffsetRange
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
 from kdump.storage.walk import MAX_BATCH_BYTES
@@ -27,7 +28,7 @@ def stable_offset(log: KnownLog, max_batch_bytes: int = MAX_BATCH_BYTES) -> int:
     headers = tail.headers
     if headers is not None and log.compacted:
         tail = tail._replace(headers=headers._replace(is_continuous=True))
-    found = last_stable_offset(tail, max_batch_bytes, state.begun)
+    found = last_stable_offset(read_transactions(tail, max_batch_bytes, state.begun), "stop")
     return log.end if found is None else min(found, log.end)
 
 

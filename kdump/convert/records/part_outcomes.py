@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kdump.format.naming import Kind
-from kdump.kernel.isolation import ABORTED, COMMITTED, UNDECIDED, Decisions
-from kdump.kernel.producers import DATA, EMPTIED, EVENT, GAP, TRANSACTIONAL
+from kdump.kernel.producers import EVENT, EVENT_BYTES
+from kdump.kernel.transactions import ABORTED, COMMITTED, UNDECIDED, Transactions
 from kdump.log.header_pass import read_headers
-from kdump.log.isolation import Replays, missing_is_compaction, replay_log
+from kdump.log.isolation import missing_is_compaction, replay_log
 from kdump.log.log_slice import HeaderPass, PartOfLog, SlicedPartition, walk_of_slice
-from kdump.log.transactions import OPEN, MarkerReplay, Transaction
-from kdump.log.transactions import UNDECIDED as NOT_DECIDED
+from kdump.log.transactions import last_stable_offset
 from kdump.storage.walk import BatchChunk
 
 _EVENT: Final = struct.Struct(EVENT)
@@ -45,24 +44,19 @@ def decide_parts(partition: SlicedPartition, cuts: Sequence[LogCut], max_batch_b
 
     None where no batch is transactional. The headers of the partition are settled. Raises SourceError.
     """
-    unended: list[int] = []
-
-    def on_transaction(found: Transaction) -> None:
-        if found.outcome in (OPEN, NOT_DECIDED) and found.first_offset is not None:
-            unended[:] = [min((found.first_offset, *unended))]
-
-    decisions, ends, open_at = Decisions(), MarkerReplay(on_transaction), _OpenAtCuts(cuts)
-    for _ in replay_log(partition, Replays(decisions, ends, open_at), max_batch_bytes):
+    replay = _ReplayWithCuts(cuts)
+    for _ in replay_log(partition, replay, max_batch_bytes):
         pass
-    ends.conclude()
-    if not decisions.seal():
+    transactions = replay.transactions
+    if not transactions.seal():
         return None
-    undecided = _first_undecided(partition, decisions, next(iter(unended), None), max_batch_bytes)
+    stable = last_stable_offset(transactions, "stop")
+    undecided = _first_undecided(partition, transactions, stable, max_batch_bytes)
     parts: list[PartOfLog] = []
-    for cut, producers in zip(cuts, open_at.producers(), strict=True):
-        decisions.begin(cut.number)
+    for cut, producers in zip(cuts, replay.producers(), strict=True):
+        transactions.begin(cut.number)
         # A gap before a batch has a position inside the batch before it.
-        found = [(producer, decisions.of(producer, cut.position - 1)) for producer in sorted(producers)]
+        found = [(producer, transactions.of(producer, cut.position - 1)) for producer in sorted(producers)]
         committed, aborted = (
             tuple(producer for producer, outcome in found if outcome == wanted) for wanted in (COMMITTED, ABORTED)
         )
@@ -71,21 +65,21 @@ def decide_parts(partition: SlicedPartition, cuts: Sequence[LogCut], max_batch_b
 
 
 def _first_undecided(
-    partition: SlicedPartition, decisions: Decisions, unended: int | None, max_batch_bytes: int
+    partition: SlicedPartition, transactions: Transactions, stable: int | None, max_batch_bytes: int
 ) -> int | None:
     """The base offset of the first undecided batch with one of the offsets to convert.
 
-    `unended` is the first offset of the first transaction that is not decided.
+    `stable` is the last stable offset.
     """
     first, stop = partition.offset
-    if unended is None or (stop is not None and unended >= stop):
+    if stable is None or (stop is not None and stable >= stop):
         return None
-    if first is None or unended >= first:
-        return unended
+    if first is None or stable >= first:
+        return stable
     for number, each in partition.numbered():
         if each.log.kind is not Kind.LOG:
             continue
-        decisions.begin(number)
+        transactions.begin(number)
         with each.log.open() as source:
             for item in walk_of_slice(each, source, everything=True, max_batch_bytes=max_batch_bytes):
                 if not isinstance(item, BatchChunk) or item.damaged or item.row(item.batches - 1).last_offset < first:
@@ -94,46 +88,56 @@ def _first_undecided(
                     if stop is not None and batch.base_offset >= stop:
                         return None
                     is_data = batch.transactional and not batch.control and batch.last_offset >= first
-                    if is_data and decisions.of(batch.producer_id, batch.position) == UNDECIDED:
+                    if is_data and transactions.of(batch.producer_id, batch.position) == UNDECIDED:
                         return batch.base_offset
     return None
 
 
-class _OpenAtCuts:
-    """The producers whose transaction is open at each of some cuts, or was when a gap came before the cut."""
+class _ReplayWithCuts:
+    """Replays a log, and the producers whose transaction is open at each of some cuts, or was before a gap."""
 
     def __init__(self, cuts: Sequence[LogCut]) -> None:
+        self.transactions = Transactions(anchored=True, decided=True)
         self._cuts = deque(cuts)
         self._number = -1
-        self._open: set[int] = set()
+        self._open = Transactions(anchored=True, gaps=False)
         self._found: list[tuple[int, ...]] = []
 
     def begin(self, number: int) -> None:
         """Begin with the slice of this number."""
+        self.transactions.begin(number)
         self._number = number
         self._pass(-1)
 
-    def gap(self, position: int) -> None:
+    def lose(self, position: int) -> None:
         """A batch may be missing at a position."""
+        self.transactions.lose(position)
 
     def add(self, events: bytes) -> None:
         """Take the next events of the slice."""
-        for producer, position, *_, kind, flags, _ in _EVENT.iter_unpack(events):
-            if self._cuts:
-                self._pass(position)
-            if kind == DATA and flags & TRANSACTIONAL:
-                self._open.add(producer)
-            elif kind not in (DATA, GAP, EMPTIED):
-                self._open.discard(producer)
+        self.transactions.add(events)
+        start = 0
+        if self._cuts and self._cuts[0].number == self._number:
+            for number, (_, position, *_) in enumerate(_EVENT.iter_unpack(events)):
+                if self._cuts and self._cuts[0] <= (self._number, position):
+                    stop = number * EVENT_BYTES
+                    self._open.add(events[start:stop])
+                    self._pass(position)
+                    start = stop
+        if self._cuts:
+            self._open.add(events[start:])
 
     def producers(self) -> list[tuple[int, ...]]:
         """Those of each cut."""
-        self._found += [tuple(self._open)] * len(self._cuts)
+        self._found += [self._open_producers()] * len(self._cuts)
         self._cuts.clear()
         return self._found
+
+    def _open_producers(self) -> tuple[int, ...]:
+        return tuple(fields[0] for fields in self._open.open())
 
     def _pass(self, position: int) -> None:
         """Note what is open at the cuts up to a position of the slice."""
         while self._cuts and self._cuts[0] <= (self._number, position):
             self._cuts.popleft()
-            self._found.append(tuple(self._open))
+            self._found.append(self._open_producers())

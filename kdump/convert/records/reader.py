@@ -12,9 +12,9 @@ from kdump.convert.records.outcome_ranges import OutcomeRange, OutcomeRanges
 from kdump.convert.tables import LARGEST_DATA, USUAL_ROOM, FreeMemory, RecordBuffers, Room
 from kdump.format.batch import Batch
 from kdump.kernel.columns import BROKEN, COMPRESSED, NO_ROOM, BatchParts, Columns
-from kdump.kernel.isolation import ABORTED, COMMITTED, Decisions
 from kdump.kernel.records import STATUSES
 from kdump.kernel.scan import SUSPECTS
+from kdump.kernel.transactions import ABORTED, COMMITTED, Transactions
 from kdump.log.batch_location import MISPLACED, DamagedRange, damaged_ranges
 from kdump.log.isolation import Isolation, decide
 from kdump.log.log_slice import EVERYTHING, HIGHEST, LOWEST, Bounds, LogSlice, SlicedPartition, walk_of_slice
@@ -104,7 +104,7 @@ class RecordStream:
         self.known_holes: Collection[tuple[int | None, int | None]] = ()
         """Holes, first and last offset, that were reported before."""
         self._warned = False
-        self._decisions: Decisions | None = None
+        self._transactions: Transactions | None = None
         self._stop: int | None = None
         self._chosen = LOWEST, HIGHEST
         self._known_undecided: int | None = None
@@ -159,20 +159,20 @@ class RecordStream:
                 self.report(damaged)
             self.left_out += log.left_out
             committed = self._isolation == "read-committed"
-            self._decisions = decisions = decide(log.partition, self._max_batch_bytes) if committed else None
+            self._transactions = decide(log.partition, self._max_batch_bytes) if committed else None
             self._columns = Columns(
                 RecordBuffers.kernel_columns(self._schema),
                 earliest=self._time[0],
                 latest=self._time[1],
                 control=self._isolation == "all",
-                decisions=decisions,
+                transactions=self._transactions,
             )
             self._of, self._replica = each.topic_partition, each.replica
             self._buffers = RecordBuffers(self._schema, self._columns, self._room, self._memory)
             self._buffers.begin(self._of, replica=self._replica)
             for number, part in log.partition.numbered():
-                if decisions is not None:
-                    decisions.begin(number)
+                if self._transactions is not None:
+                    self._transactions.begin(number)
                 self._chosen = max(lowest, part.lowest), min(highest, part.highest)
                 self._columns.choose_offsets(*self._chosen)
                 with open_file(part.log, self._read_policy) as source:
@@ -273,12 +273,12 @@ class RecordStream:
 
     def _note_outcomes(self, chunk: BatchChunk) -> None:
         """Note the batches of a chunk that were left out because of their transactions."""
-        assert self._decisions is not None
+        assert self._transactions is not None
         lowest, highest = self._chosen
         for batch in chunk.rows():
             is_data = batch.transactional and not batch.control and batch.count > 0
             if is_data and batch.last_offset >= lowest and batch.base_offset <= highest:
-                outcome = self._decisions.of(batch.producer_id, batch.position)
+                outcome = self._transactions.of(batch.producer_id, batch.position)
                 if outcome != COMMITTED:
                     ranges = self.aborted_ranges if outcome == ABORTED else self.undecided_ranges
                     first, last = max(batch.base_offset, lowest), min(batch.last_offset, highest)
@@ -350,7 +350,7 @@ class RecordStream:
             return False
         if batch.control:
             return self._isolation == "all"
-        of = self._decisions
+        of = self._transactions
         return of is None or not batch.transactional or of.of(batch.producer_id, batch.position) == COMMITTED
 
     def _first_unread(self, chunk: BatchChunk, index: int) -> int:

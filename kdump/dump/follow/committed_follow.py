@@ -17,9 +17,10 @@ from kdump.dump.isolation import IsolationHeader, UncommittedRead
 from kdump.format.batch import CONTROL, TRANSACTIONAL
 from kdump.kernel.producers import Runs
 from kdump.kernel.results import Carry
+from kdump.kernel.transactions import Transactions
 from kdump.log.header_pass import is_compacted
 from kdump.log.isolation import OffsetGaps
-from kdump.log.transactions import ABORTED, OPEN, UNDECIDED, MarkerReplay, Transaction
+from kdump.log.transactions import ABORTED, OPEN, Transaction, first_unstable, take_ended
 from kdump.storage.directory_watch import PartitionPath
 from kdump.storage.live import LIVE_PAUSE_SECONDS
 from kdump.storage.partition import Partition
@@ -54,11 +55,10 @@ class CommittedFollow(UncommittedRead):
         self._newest: ShownBatch | None = None
         self._file: PathWatch | None = None
         self._doubt: Doubt | None = None
-        self._replay = MarkerReplay(self._take)
+        self._transactions = Transactions(anchored=True, listed=True)
         self._holes, self._returns = OffsetGaps(), OffsetGaps(holes=False, returns=True)
         self._end = 0  # after the highest offset that was read
         self._aborted: dict[int, list[Transaction]] = {}
-        self._undecided: Transaction | None = None
         self._held: tuple[int, float] | None = None
 
     @property
@@ -80,7 +80,7 @@ class CommittedFollow(UncommittedRead):
                 self.restart()
             elif (offset := self.truncate(start.place.next_offset)) < start.place.next_offset:
                 return offset
-        elif self._undecided is not None and not self._is_compacted and self._is_cleaned():
+        elif self._transactions.first_undecided() is not None and not self._is_compacted and self._is_cleaned():
             self.restart()
         if self._at is None:
             if start is None and self._files.segments:
@@ -201,7 +201,7 @@ class CommittedFollow(UncommittedRead):
             everything=True,
             max_batch_bytes=self._max_batch_bytes,
             runs=Runs(),
-            on_events=self._replay.add,
+            on_events=self._transactions.add,
         )
         for chunk in walk:
             assert isinstance(chunk, BatchChunk)
@@ -209,9 +209,9 @@ class CommittedFollow(UncommittedRead):
             if gaps and (self._is_compacted or walk.scanner.state().compacted or self._is_cleaned()):
                 gaps = []
             for position in sorted((*gaps, *self._returns.of(chunk))):
-                self._replay.gap(position)
+                self._transactions.lose(position)
         self._is_compacted |= walk.scanner.state().compacted
-        self._replay.begin(0)  # the gaps before batches without a producer
+        self._take_ended()
 
     def _is_cleaned(self) -> bool:
         """Whether the log cleaner goes over the log, so that offsets that are missing hold no marker."""
@@ -220,16 +220,16 @@ class CommittedFollow(UncommittedRead):
 
     def _lose_markers(self) -> None:
         """What is open is undecided: its marker may be in bytes that are not a batch."""
-        self._replay.gap(0)
-        self._replay.begin(0)
+        self._transactions.lose(0)
+        self._take_ended()
 
     # ---- what was found
 
-    def _take(self, ended: Transaction) -> None:
-        if ended.outcome == ABORTED and ended.first_offset is not None:
-            self._aborted.setdefault(ended.producer_id, []).append(ended)
-        elif ended.outcome == UNDECIDED and ended.first_offset is not None:
-            self._undecided = min(self._undecided or ended, ended, key=_first_offset)
+    def _take_ended(self) -> None:
+        self._transactions.begin(0)  # the gaps before batches without a producer
+        for ended in take_ended(self._transactions):
+            if ended.outcome == ABORTED and ended.first_offset is not None:
+                self._aborted.setdefault(ended.producer_id, []).append(ended)
 
     def _forget_shown(self, next_offset: int) -> None:
         """Forget the transactions that ended before an offset."""
@@ -239,9 +239,7 @@ class CommittedFollow(UncommittedRead):
                 del self._aborted[producer]
 
     def _first_unstable(self) -> Transaction | None:
-        """The first transaction that is open or undecided."""
-        several = (self._replay.first_open, self._undecided)
-        return min((each for each in several if each is not None), key=_first_offset, default=None)
+        return first_unstable(self._transactions, "stop")
 
     def _set_end(self) -> None:
         unstable = self._first_unstable()
@@ -257,7 +255,8 @@ class CommittedFollow(UncommittedRead):
         """Whether the last stable offset has stood still for long, or will stay, and that was not said yet."""
         if self._held is None or self._held[0] == self._told:
             return False
-        is_certain = self._undecided is not None and _first_offset(self._undecided) == self._held[0]
+        unstable = self._first_unstable()
+        is_certain = unstable is not None and unstable.outcome != OPEN
         return is_certain or self._clock() - self._held[1] >= HELD_SECONDS
 
 

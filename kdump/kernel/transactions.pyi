@@ -1,0 +1,97 @@
+from collections.abc import Collection, Mapping
+
+from typing_extensions import Buffer
+
+COMMITTED: int
+"""A transactional batch: the next marker of its producer commits."""
+ABORTED: int
+"""It aborts."""
+UNDECIDED: int
+"""There is none, it cannot be read, or damage before it may hold one."""
+OPEN: int
+"""Of a transaction: no marker comes up to the end of the log."""
+
+HistogramFields = tuple[int, int, int, int, dict[int, int]]
+"""The arguments of kdump.stat.histogram.Histogram."""
+TransactionFields = tuple[int, int, int, int, int | None, int | None, int | None, int | None, int | None, int | None]
+"""The fields of kdump.log.transactions.Transaction, the outcome as a number of this module."""
+
+class Transactions:
+    """The transactions of a log, or of a range of it: additive in log order, whatever the cutting.
+
+    Takes the events of all batches (kdump.kernel.producers); `begin` says which file follows. Batches are known by
+    their positions: no checksum covers their offsets.
+
+    `anchored`: nothing comes before. Else what ends the transactions of the range before is kept for `extend`.
+    `decided`: keep all markers, so that `of` answers. `listed`: keep what ended for `take`. `measured`: keep histograms
+    of what ended. Without `gaps` a place where a batch may be missing ends nothing: a broker replays a log so.
+    """
+
+    def __init__(
+        self,
+        *,
+        anchored: bool = False,
+        measured: bool = False,
+        decided: bool = False,
+        listed: bool = False,
+        gaps: bool = True,
+    ) -> None: ...
+    def begin(self, number: int) -> None:
+        """Begin with the file of this number, 0 for the first one. Raises ValueError for a million and more."""
+
+    def add(self, events: Buffer) -> None:
+        """Take the next events of the file. Raises ValueError where the last one is cut."""
+
+    def lose(self, position: int) -> None:
+        """A batch may be missing at a position of the file. Its events come later: a scan collects them."""
+
+    def resume(self, first_offsets: Mapping[int, int]) -> None:
+        """Begin with open transactions: the first offset by producer."""
+
+    def extend(self, other: Transactions) -> None:
+        """Add the range that follows. Not its histograms."""
+
+    def seal(self) -> bool:
+        """End: whether any batch is transactional."""
+
+    def of(self, producer_id: int, position: int) -> int:
+        """COMMITTED, ABORTED or UNDECIDED: what became of the transactional batch at a position of the file."""
+
+    def take(self) -> list[TransactionFields]:
+        """What ended since the last call, in the order of the ends."""
+
+    open_count: int
+    """The number of open transactions."""
+
+    def open(self) -> list[TransactionFields]:
+        """The open transactions, in the order of their begins."""
+
+    def is_open_before(self, number: int) -> bool:
+        """Whether a transaction is open that began before the file of this number."""
+
+    def first_open(self) -> TransactionFields | None:
+        """The open transaction with the lowest first offset."""
+
+    def first_undecided(self) -> TransactionFields | None:
+        """That of those that ended undecided."""
+
+    def join(self, cells: Buffer) -> int:
+        """Add the packed rows of the range that follows, which has no gaps.
+
+        Returns the number of records of transactions that were open here and that the range aborts.
+        """
+
+    def packed(self) -> bytes:
+        """The rows of the producers."""
+
+    def measures(self) -> tuple[int, int, int, HistogramFields, HistogramFields, HistogramFields]:
+        """(commit markers, abort markers, aborted records, durations, sizes, records) of what ended.
+
+        Without the first transaction of each row, whose beginning may lie before.
+        """
+
+def open_of(cells: Buffer) -> list[tuple[int, int]]:
+    """(producer id, records) of each transaction that is open at the end of packed rows."""
+
+def first_markers(cells: Buffer, producer_ids: Collection[int]) -> dict[int, bool]:
+    """Whether the first marker of each of these producers commits, in packed rows. Without those that have none."""

@@ -1,0 +1,638 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
+"""The transactions of a log as one additive value; see transactions.pyi.
+
+Of each producer it keeps what is open: the batches after its last end. A range that may begin inside the log also keeps
+the batches before the first end, `head`, which belong to what is open at the end of the range before. An end is a
+marker, or a gap where one may be missing; a gap ends what all producers have open.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint64_t
+from libc.stdlib cimport calloc, free, qsort, realloc
+from libc.string cimport memset
+
+from kdump.kernel.histogram cimport histogram_add, histogram_begin, histogram_end, histogram_fields
+from kdump.kernel.producers cimport (
+    FLAG_TRANSACTIONAL, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_EMPTY, KIND_GAP, Event, slot_of,
+)
+
+import os
+
+cdef enum:
+    FILE_BITS = 20  # of a place; the others are the position in the file
+    FIRST_SLOTS = 128
+    IS_OPEN = 3     # after D_UNDECIDED
+cdef uint64_t _salt = int.from_bytes(os.urandom(8))  # no file can be crafted whose producers all share a slot
+
+COMMITTED, ABORTED, UNDECIDED = D_COMMITTED, D_ABORTED, D_UNDECIDED
+OPEN = IS_OPEN
+
+
+cdef int compare_markers(const void *left, const void *right) noexcept nogil:
+    cdef const Marker *a = <const Marker *> left
+    cdef const Marker *b = <const Marker *> right
+    if a.producer_id != b.producer_id:
+        return -1 if a.producer_id < b.producer_id else 1
+    return 0 if a.place == b.place else (-1 if a.place < b.place else 1)
+
+
+cdef int compare_places(const void *left, const void *right) noexcept nogil:
+    cdef int64_t a = (<const int64_t *> left)[0], b = (<const int64_t *> right)[0]
+    return -1 if a < b else (1 if a > b else 0)
+
+
+cdef int compare_ended(const void *left, const void *right) noexcept nogil:
+    """Order by end, and what a gap ends by the begin."""
+    cdef const EndedTransaction *a = <const EndedTransaction *> left
+    cdef const EndedTransaction *b = <const EndedTransaction *> right
+    if a.end.place != b.end.place:
+        return -1 if a.end.place < b.end.place else 1
+    return 0 if a.part.place == b.part.place else (-1 if a.part.place < b.part.place else 1)
+
+
+cdef inline void join_parts(TransactionPart *left, const TransactionPart *right) noexcept nogil:
+    if not right.is_open:
+        return
+    if not left.is_open:
+        left[0] = right[0]
+        return
+    left.batches += right.batches
+    left.records += right.records
+    left.bytes += right.bytes
+    left.last_offset = right.last_offset
+    left.last_timestamp = right.last_timestamp
+    left.epoch = right.epoch
+
+
+cdef inline int64_t outcome_of(const TransactionEnd *end) noexcept nogil:
+    return D_COMMITTED if end.kind == COMMIT_END else D_ABORTED if end.kind == ABORT_END else D_UNDECIDED
+
+
+cdef inline tuple fields_of(int64_t producer_id, const TransactionPart *part, const TransactionEnd *end):
+    """What kdump.log.transactions.Transaction is built of; `end` is NULL for an open transaction."""
+    cdef int64_t outcome = IS_OPEN if end == NULL else outcome_of(end)
+    cdef tuple batches = (0, None, None, None, None)
+    cdef bint marked = end != NULL and end.kind != LOST_END
+    if part.is_open:
+        batches = part.batches, part.first_offset, part.last_offset, part.first_timestamp, part.last_timestamp
+    return (
+        producer_id, part.epoch if part.is_open else end.epoch, outcome, *batches,
+        end.offset if marked else None, end.timestamp if marked else None,
+    )
+
+
+cdef class Transactions:
+    """See transactions.pyi."""
+
+    def __cinit__(self, *, bint anchored=False, bint measured=False, bint decided=False, bint listed=False,
+                  bint gaps=True):
+        self.anchored = anchored
+        self.measured = measured
+        self.decided = decided
+        self.listed = listed
+        self.passes_gaps = not gaps
+        self.lost.kind = NO_END
+        self.slots = <int32_t *> calloc(FIRST_SLOTS, sizeof(int32_t))
+        self.mask = FIRST_SLOTS - 1
+        if self.slots == NULL:
+            raise MemoryError
+        # Not one `and`: each makes what __dealloc__ frees.
+        if measured and (not histogram_begin(&self.durations) or not histogram_begin(&self.sizes)
+                         or not histogram_begin(&self.records)):
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.table.markers)
+        free(self.table.gaps)
+        free(self.rows)
+        free(self.slots)
+        free(self.gaps)
+        free(self.ended)
+        if self.measured:
+            histogram_end(&self.durations)
+            histogram_end(&self.sizes)
+            histogram_end(&self.records)
+
+    # ---- rows
+
+    cdef TransactionCells *find(self, int64_t producer_id) noexcept nogil:
+        """Return the row of a producer, NULL if it has none."""
+        cdef int64_t slot = slot_of(producer_id, _salt, self.mask)
+        while self.slots[slot]:
+            if self.rows[self.slots[slot] - 1].producer_id == producer_id:
+                return self.rows + (self.slots[slot] - 1)
+            slot = (slot + 1) & self.mask
+        return NULL
+
+    cdef TransactionCells *row_of(self, int64_t producer_id) noexcept nogil:
+        """Return the row of a producer, a new one if it has none; NULL without memory."""
+        cdef TransactionCells *row = self.find(producer_id)
+        return self.add_row(producer_id) if row == NULL else row
+
+    cdef TransactionCells *add_row(self, int64_t producer_id) noexcept nogil:
+        cdef int64_t capacity
+        cdef TransactionCells *rows
+        cdef TransactionCells *row
+        if self.anchored and self.count == self.capacity and 2 * self.opened < self.count:
+            self.drop_ended()
+        if self.count == self.capacity:
+            capacity = max(2 * self.capacity, 64)
+            rows = <TransactionCells *> realloc(self.rows, capacity * sizeof(TransactionCells)) \
+                if capacity < INT32_MAX else NULL
+            if rows == NULL:
+                self.failed = True
+                return NULL
+            self.rows = rows
+            self.capacity = capacity
+        row = self.rows + self.count
+        memset(row, 0, sizeof(TransactionCells))
+        row.producer_id = producer_id
+        row.end = self.lost
+        if self.anchored:
+            row.end.kind = COMMIT_END  # nothing comes before the beginning of the log
+        self.count += 1
+        return row if self.rehash() else NULL
+
+    cdef bint rehash(self) noexcept nogil:
+        """Note the last row in the slots, or all rows in more slots; False without memory."""
+        cdef int64_t mask = self.mask, i = self.count - 1, slot
+        cdef int32_t *slots = self.slots
+        if 2 * self.count > mask:
+            mask = 2 * mask + 1
+            slots = <int32_t *> calloc(mask + 1, sizeof(int32_t))
+            if slots == NULL:
+                self.failed = True
+                return False
+            free(self.slots)
+            self.slots = slots
+            self.mask = mask
+            i = 0
+        while i < self.count:
+            slot = slot_of(self.rows[i].producer_id, _salt, mask)
+            while slots[slot]:
+                slot = (slot + 1) & mask
+            slots[slot] = <int32_t> (i + 1)
+            i += 1
+        return True
+
+    cdef void drop_ended(self) noexcept nogil:
+        """Keep the rows of open transactions."""
+        cdef int64_t i, count = self.count
+        self.count = 0
+        memset(self.slots, 0, (self.mask + 1) * sizeof(int32_t))
+        for i in range(count):
+            if self.rows[i].tail.is_open:
+                self.rows[self.count] = self.rows[i]
+                self.count += 1
+                if not self.rehash():
+                    return
+
+    # ---- what comes in log order
+
+    cdef void data(self, int64_t producer_id, const TransactionPart *part) noexcept nogil:
+        """Add data batches."""
+        cdef TransactionCells *row = self.row_of(producer_id)
+        if row != NULL:
+            self.opened += not row.tail.is_open
+            join_parts(&row.tail, part)
+
+    cdef void marker(self, int64_t producer_id, const TransactionEnd *end) noexcept nogil:
+        """Add what ends the transaction of a producer."""
+        cdef TransactionPart nothing
+        cdef TransactionCells *row = self.find(producer_id)
+        if end.kind != LOST_END:
+            self.markers[end.kind] += 1
+        if row == NULL:
+            if self.anchored or self.lost.kind != NO_END:
+                memset(&nothing, 0, sizeof(TransactionPart))
+                self.finish(producer_id, &nothing, end)
+                return
+            row = self.add_row(producer_id)
+            if row == NULL:
+                return
+        if end.kind == ABORT_END:
+            self.aborted_records += row.tail.records
+        if row.end.kind == NO_END:
+            row.head = row.tail
+            row.end = end[0]
+        else:
+            self.finish(producer_id, &row.tail, end)
+        self.opened -= row.tail.is_open
+        memset(&row.tail, 0, sizeof(TransactionPart))
+
+    cdef void gap(self, int64_t place) noexcept nogil:
+        """End all that is open: a marker may be missing here."""
+        cdef int64_t i, start = self.ended_count
+        cdef TransactionEnd end
+        cdef TransactionCells *row
+        memset(&end, 0, sizeof(TransactionEnd))
+        end.place = place
+        end.kind = LOST_END
+        for i in range(self.count if self.opened else 0):
+            row = self.rows + i
+            if not row.tail.is_open:
+                continue
+            if row.end.kind == NO_END:
+                row.head = row.tail
+                row.end = end
+            else:
+                self.finish(row.producer_id, &row.tail, &end)
+            memset(&row.tail, 0, sizeof(TransactionPart))
+        self.opened = 0
+        if self.ended_count > start + 1:
+            qsort(self.ended + start, self.ended_count - start, sizeof(EndedTransaction), compare_ended)
+        if self.lost.kind == NO_END:
+            self.lost = end
+        if self.anchored:
+            self.drop_all()
+
+    cdef void drop_all(self) noexcept nogil:
+        """Drop all rows. Takes as long as there are rows, however many slots there are."""
+        cdef int64_t i, slot
+        for i in range(self.count):
+            slot = slot_of(self.rows[i].producer_id, _salt, self.mask)
+            while self.slots[slot]:
+                self.slots[slot] = 0
+                slot = (slot + 1) & self.mask
+        self.count = 0
+
+    cdef void pass_gaps(self, int64_t stop) noexcept nogil:
+        """Apply the gaps before a place that were given before their events."""
+        cdef int64_t passed = 0, i
+        while passed < self.gap_count and self.gaps[passed] < stop:
+            self.gap(self.gaps[passed])
+            passed += 1
+        if passed:
+            self.gap_count -= passed
+            for i in range(self.gap_count):
+                self.gaps[i] = self.gaps[passed + i]
+
+    cdef void finish(self, int64_t producer_id, const TransactionPart *part, const TransactionEnd *end) noexcept nogil:
+        """Take a transaction that ended, or a marker that ended nothing."""
+        cdef EndedTransaction found
+        cdef EndedTransaction *ended
+        cdef int64_t capacity
+        if end.kind == LOST_END and not part.is_open:
+            return
+        if self.measured and end.kind != LOST_END:
+            self.complete(part, end)
+        if end.kind != LOST_END and not self.listed:
+            return
+        found.producer_id = producer_id
+        found.part = part[0]
+        found.end = end[0]
+        if end.kind == LOST_END:
+            self.take_undecided(&found)
+        if not self.listed:
+            return
+        if self.ended_count == self.ended_capacity:
+            capacity = max(2 * self.ended_capacity, 64)
+            ended = <EndedTransaction *> realloc(self.ended, capacity * sizeof(EndedTransaction))
+            if ended == NULL:
+                self.failed = True
+                return
+            self.ended = ended
+            self.ended_capacity = capacity
+        self.ended[self.ended_count] = found
+        self.ended_count += 1
+
+    cdef void take_undecided(self, const EndedTransaction *found) noexcept nogil:
+        """Keep the one with the lowest first offset, of several the one that ended first."""
+        cdef EndedTransaction *own = &self.undecided
+        if own.part.is_open and (own.part.first_offset < found.part.first_offset
+                                 or (own.part.first_offset == found.part.first_offset
+                                     and compare_ended(own, found) <= 0)):
+            return
+        own[0] = found[0]
+
+    cdef void complete(self, const TransactionPart *part, const TransactionEnd *end) noexcept nogil:
+        """Measure a transaction that a marker ended."""
+        if not part.batches:
+            return
+        if end.timestamp >= 0 and part.first_timestamp >= 0:
+            histogram_add(&self.durations, end.timestamp - part.first_timestamp)
+        histogram_add(&self.sizes, part.bytes)
+        histogram_add(&self.records, part.records)
+
+    # ---- events
+
+    cdef void take_event(self, const Event *event) noexcept nogil:
+        cdef TransactionPart part
+        cdef TransactionEnd end
+        cdef int64_t place = self.table.first + event.position
+        if self.gap_count:
+            self.pass_gaps(place)
+        if event.kind == KIND_GAP:
+            if not self.passes_gaps:
+                self.add_gap(place)
+                self.gap(place)
+        elif event.kind == KIND_DATA:
+            if event.flags & FLAG_TRANSACTIONAL:
+                self.table.transactional = True
+                part.place = place
+                part.batches = event.batches
+                part.records = part.bytes = 0
+                part.first_offset = event.first_offset
+                part.last_offset = event.last_offset
+                part.first_timestamp = event.first_timestamp
+                part.last_timestamp = event.timestamp
+                part.epoch = event.epoch
+                part.is_open = True
+                self.data(event.producer_id, &part)
+        elif event.kind != KIND_EMPTY:
+            end.place = place
+            end.offset = event.last_offset
+            end.timestamp = event.timestamp
+            end.epoch = event.epoch
+            end.kind = COMMIT_END if event.kind == KIND_COMMIT else ABORT_END if event.kind == KIND_ABORT else LOST_END
+            self.add_marker(event.producer_id, place, outcome_of(&end))
+            self.marker(event.producer_id, &end)
+
+    def add(self, events):
+        cdef Py_buffer view
+        cdef int64_t i
+        PyObject_GetBuffer(events, &view, PyBUF_SIMPLE)
+        try:
+            if view.len % <Py_ssize_t> sizeof(Event):
+                raise ValueError("the events are cut")
+            with nogil:
+                for i in range(view.len // <Py_ssize_t> sizeof(Event)):
+                    self.take_event(<const Event *> view.buf + i)
+        finally:
+            PyBuffer_Release(&view)
+        if self.failed:
+            raise MemoryError
+
+    def begin(self, int64_t number):
+        if not 0 <= number < 1 << FILE_BITS:
+            raise ValueError("too many files")
+        self.pass_gaps(INT64_MAX)
+        self.table.first = number << (63 - FILE_BITS)
+
+    def lose(self, int64_t position):
+        cdef int64_t capacity
+        cdef int64_t *gaps
+        if self.passes_gaps:
+            return
+        if self.gap_count == self.gap_capacity:
+            capacity = max(64, self.gap_capacity * 2)
+            gaps = <int64_t *> realloc(self.gaps, capacity * sizeof(int64_t))
+            if gaps == NULL:
+                raise MemoryError
+            self.gaps = gaps
+            self.gap_capacity = capacity
+        self.gaps[self.gap_count] = self.table.first + position
+        self.gap_count += 1
+        self.add_gap(self.table.first + position)
+        if self.failed:
+            raise MemoryError
+
+    def resume(self, first_offsets):
+        cdef TransactionPart part
+        cdef int64_t number = 0
+        memset(&part, 0, sizeof(TransactionPart))
+        part.first_timestamp = part.last_timestamp = part.last_offset = part.epoch = -1
+        part.is_open = True
+        for producer_id, offset in first_offsets.items():
+            part.place = INT64_MIN + number
+            part.first_offset = offset
+            number += 1
+            self.data(producer_id, &part)
+        if self.failed:
+            raise MemoryError
+
+    # ---- what became of a batch
+
+    cdef void add_marker(self, int64_t producer_id, int64_t place, int64_t outcome) noexcept nogil:
+        cdef DecisionTable *t = &self.table
+        cdef Marker *markers
+        if not self.decided or producer_id < 0:
+            return
+        if t.count == t.capacity:
+            t.capacity = max(256, t.capacity * 2)
+            markers = <Marker *> realloc(t.markers, t.capacity * sizeof(Marker))
+            if markers == NULL:
+                self.failed = True
+                return
+            t.markers = markers
+        t.markers[t.count].producer_id = producer_id
+        t.markers[t.count].place = place
+        t.markers[t.count].outcome = outcome
+        t.count += 1
+
+    cdef void add_gap(self, int64_t place) noexcept nogil:
+        cdef DecisionTable *t = &self.table
+        cdef int64_t *gaps
+        if not self.decided:
+            return
+        if t.gap_count == t.gap_capacity:
+            t.gap_capacity = max(64, t.gap_capacity * 2)
+            gaps = <int64_t *> realloc(t.gaps, t.gap_capacity * sizeof(int64_t))
+            if gaps == NULL:
+                self.failed = True
+                return
+            t.gaps = gaps
+        t.gaps[t.gap_count] = place
+        t.gap_count += 1
+
+    def seal(self):
+        self.pass_gaps(INT64_MAX)
+        # Without a marker, or a gap, there is no memory, and a null pointer is none of an array.
+        if self.table.count:
+            qsort(self.table.markers, self.table.count, sizeof(Marker), compare_markers)
+        if self.table.gap_count:
+            qsort(self.table.gaps, self.table.gap_count, sizeof(int64_t), compare_places)
+        return self.table.transactional
+
+    def of(self, int64_t producer_id, int64_t position):
+        return decision(&self.table, producer_id, position)
+
+    # ---- adding
+
+    cdef void end_unseen(self, const TransactionCells *rows, int64_t count, const TransactionEnd *lost) noexcept nogil:
+        """End what is open here of the producers that the right side does not have, at its first gap."""
+        cdef int64_t i
+        cdef TransactionCells *row
+        for i in range(count):
+            row = self.find(rows[i].producer_id)
+            if row != NULL:
+                row.visited = True
+        for i in range(self.count):
+            row = self.rows + i
+            if row.tail.is_open and not row.visited:
+                if row.end.kind == NO_END:
+                    row.head = row.tail
+                    row.end = lost[0]
+                else:
+                    self.finish(row.producer_id, &row.tail, lost)
+                self.opened -= 1
+                memset(&row.tail, 0, sizeof(TransactionPart))
+            row.visited = False
+
+    cdef int64_t join_rows(self, const TransactionCells *rows, int64_t count,
+                           const TransactionEnd *lost) noexcept nogil:
+        """Add the rows of what follows; returns the records that were open here and that it aborts."""
+        cdef int64_t i, aborted = 0
+        cdef const TransactionCells *right
+        cdef TransactionCells *left
+        if lost.kind != NO_END:
+            self.end_unseen(rows, count, lost)
+        for i in range(count):
+            right = rows + i
+            left = self.row_of(right.producer_id)
+            if left == NULL:
+                return aborted
+            self.opened -= left.tail.is_open
+            if right.end.kind == NO_END:
+                join_parts(&left.tail, &right.tail)
+                self.opened += left.tail.is_open
+                continue
+            if right.end.kind == ABORT_END:
+                aborted += left.tail.records
+            join_parts(&left.tail, &right.head)
+            if left.end.kind == NO_END:
+                left.head = left.tail
+                left.end = right.end
+            else:
+                self.finish(left.producer_id, &left.tail, &right.end)
+            left.tail = right.tail
+            self.opened += left.tail.is_open
+        if self.lost.kind == NO_END:
+            self.lost = lost[0]
+        if self.anchored:
+            self.drop_ended()
+        return aborted
+
+    def join(self, cells):
+        cdef Py_buffer view
+        cdef int64_t aborted
+        cdef TransactionEnd lost
+        memset(&lost, 0, sizeof(TransactionEnd))
+        lost.kind = NO_END
+        PyObject_GetBuffer(cells, &view, PyBUF_SIMPLE)
+        try:
+            aborted = self.join_rows(
+                <const TransactionCells *> view.buf, view.len // <Py_ssize_t> sizeof(TransactionCells), &lost
+            )
+        finally:
+            PyBuffer_Release(&view)
+        if self.failed:
+            raise MemoryError
+        return aborted
+
+    def extend(self, Transactions other not None):
+        cdef int64_t i, start = self.ended_count
+        self.pass_gaps(INT64_MAX)
+        other.pass_gaps(INT64_MAX)
+        self.join_rows(other.rows, other.count, &other.lost)
+        for i in range(other.ended_count):
+            self.finish(other.ended[i].producer_id, &other.ended[i].part, &other.ended[i].end)
+        if self.ended_count > start + 1:
+            qsort(self.ended + start, self.ended_count - start, sizeof(EndedTransaction), compare_ended)
+        if other.undecided.part.is_open:
+            self.take_undecided(&other.undecided)
+        self.table.first = other.table.first
+        self.table.transactional |= other.table.transactional
+        for i in range(other.table.count):
+            self.add_marker(
+                other.table.markers[i].producer_id, other.table.markers[i].place, other.table.markers[i].outcome
+            )
+        for i in range(other.table.gap_count):
+            self.add_gap(other.table.gaps[i])
+        if self.failed:
+            raise MemoryError
+
+    # ---- results
+
+    def take(self):
+        cdef int64_t i
+        if self.failed:
+            raise MemoryError
+        found = [fields_of(self.ended[i].producer_id, &self.ended[i].part, &self.ended[i].end)
+                 for i in range(self.ended_count)]
+        self.ended_count = 0
+        return found
+
+    @property
+    def open_count(self):
+        return self.opened
+
+    def open(self):
+        cdef int64_t i
+        if self.failed:
+            raise MemoryError
+        found = [(self.rows[i].tail.place, fields_of(self.rows[i].producer_id, &self.rows[i].tail, NULL))
+                 for i in range(self.count if self.opened else 0) if self.rows[i].tail.is_open]
+        found.sort()
+        return [fields for _, fields in found]
+
+    def is_open_before(self, int64_t number):
+        cdef int64_t i, at
+        for i in range(self.count if self.opened else 0):
+            at = (self.waiting + i) % self.count
+            if self.rows[at].tail.is_open and self.rows[at].tail.place < number << (63 - FILE_BITS):
+                self.waiting = at  # the next call begins here, so that it need not look at all of them
+                return True
+        return False
+
+    def first_open(self):
+        cdef int64_t i
+        cdef TransactionCells *row
+        cdef TransactionCells *first = NULL
+        for i in range(self.count if self.opened else 0):
+            row = self.rows + i
+            if row.tail.is_open and (first == NULL or row.tail.first_offset < first.tail.first_offset
+                                     or (row.tail.first_offset == first.tail.first_offset
+                                         and row.tail.place < first.tail.place)):
+                first = row
+        return None if first == NULL else fields_of(first.producer_id, &first.tail, NULL)
+
+    def first_undecided(self):
+        cdef EndedTransaction *found = &self.undecided
+        return fields_of(found.producer_id, &found.part, &found.end) if found.part.is_open else None
+
+    def packed(self):
+        if self.failed:
+            raise MemoryError
+        return PyBytes_FromStringAndSize(<char *> self.rows, self.count * sizeof(TransactionCells))
+
+    def measures(self):
+        if self.failed:
+            raise MemoryError
+        return (
+            self.markers[1], self.markers[0], self.aborted_records, histogram_fields(&self.durations),
+            histogram_fields(&self.sizes), histogram_fields(&self.records),
+        )
+
+
+def open_of(cells):
+    """See transactions.pyi."""
+    cdef Py_buffer view
+    cdef int64_t i
+    cdef const TransactionCells *rows
+    PyObject_GetBuffer(cells, &view, PyBUF_SIMPLE)
+    try:
+        rows = <const TransactionCells *> view.buf
+        return [(rows[i].producer_id, rows[i].tail.records)
+                for i in range(view.len // <Py_ssize_t> sizeof(TransactionCells)) if rows[i].tail.is_open]
+    finally:
+        PyBuffer_Release(&view)
+
+
+def first_markers(cells, producer_ids):
+    """See transactions.pyi."""
+    cdef Py_buffer view
+    cdef int64_t i
+    cdef const TransactionCells *rows
+    cdef dict found = {}
+    PyObject_GetBuffer(cells, &view, PyBUF_SIMPLE)
+    try:
+        rows = <const TransactionCells *> view.buf
+        for i in range(view.len // <Py_ssize_t> sizeof(TransactionCells) if producer_ids else 0):
+            if rows[i].end.kind != NO_END and rows[i].producer_id in producer_ids:
+                found[rows[i].producer_id] = rows[i].end.kind == COMMIT_END
+    finally:
+        PyBuffer_Release(&view)
+    return found
