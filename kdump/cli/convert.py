@@ -15,7 +15,8 @@ from kdump.cli.progress import CONVERTING, PREPARING, Progress
 from kdump.cli.sections import SectionedCommand
 from kdump.errors import KdumpError, reason
 from kdump.format.naming import TopicPartition, topic_partition_of
-from kdump.render import FINDING_FORMATS, Renderer, RenderOptions, renderer
+from kdump.render import FINDING_FORMATS, RenderOptions, renderer
+from kdump.render.base import ConversionRenderer
 from kdump.storage.read_policy import ReadPolicy
 from kdump.verify.findings import Severity
 
@@ -327,13 +328,13 @@ def _status(totals: "ConvertTotals", what: "ConvertOptions", *, failed: int, int
     return exit_status.of_findings(worst, Severity.ERROR, failed=failed, interrupted=interrupted)
 
 
-def _renderer(chosen: dict[str, Any]) -> Renderer:
+def _renderer(chosen: dict[str, Any]) -> ConversionRenderer:
     """What writes the report; it goes to standard error where the output goes to standard output."""
     stream = sys.stderr if chosen["output"] == "-" else sys.stdout
     look = RenderOptions(
         color=options.use_color(chosen["color"]), ascii_lines=options.is_ascii(), display=options.display(chosen)
     )
-    return renderer(chosen["format_name"], stream, look)
+    return renderer(chosen["format_name"], stream, look, ConversionRenderer)
 
 
 def _converted(

@@ -27,13 +27,13 @@ from kdump.cli.sections import SectionedCommand
 from kdump.dump.dump import DumpOptions, dump_logs
 from kdump.dump.events import DamageNote, DumpFailure, Event, MatchCount
 from kdump.dump.record_count import counted
-from kdump.render import BYTE_FORMATS, BYTES_MODES, FINDING_FORMATS, RECORD_FORMATS, Renderer, RenderOptions, renderer
-from kdump.render.base import StderrLine
+from kdump.render import BYTE_FORMATS, BYTES_MODES, FINDING_FORMATS, RECORD_FORMATS, RenderOptions, renderer
+from kdump.render.dump_renderer import DumpRenderer, StderrLine
 from kdump.render.escaping import printable
 from kdump.verify.findings import Finding, Severity
 
 if TYPE_CHECKING:
-    from kdump.render.base import DumpMessage
+    from kdump.render.dump_renderer import DumpMessage
 
 
 SECTIONS = {
@@ -334,7 +334,7 @@ def _dump_options(chosen: dict[str, Any], on_damage: Callable[[Severity], None])
     )
 
 
-def _renderer(chosen: dict[str, Any]) -> Renderer:
+def _renderer(chosen: dict[str, Any]) -> DumpRenderer:
     look = RenderOptions(
         bytes_mode=chosen["bytes_mode"],
         color=options.use_color(chosen["color"]),
@@ -345,4 +345,4 @@ def _renderer(chosen: dict[str, Any]) -> Renderer:
         print_data_log=chosen["format_name"] == "kafka" and decoding.prints_data(chosen),
         skip_record_metadata=chosen["skip_record_metadata"],
     )
-    return renderer(chosen["format_name"], sys.stdout, formats.look(chosen, look))
+    return renderer(chosen["format_name"], sys.stdout, formats.look(chosen, look), DumpRenderer)

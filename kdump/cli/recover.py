@@ -29,6 +29,7 @@ from kdump.recover.plan import (
 )
 from kdump.render import FINDING_FORMATS, renderer
 from kdump.render import RenderOptions as Look
+from kdump.render.base import RecoveryRenderer
 from kdump.storage.file_store import require_local
 from kdump.verify.findings import Finding, Severity
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from kdump.recover.saved_plans import SavedPlan
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
-    from kdump.render.base import Renderer
     from kdump.verify.report import Report
 
 _OF_THE_PLAN = ("walk", "rebuild", "undecided", "index_interval_bytes", "segment_index_bytes", "max_batch_bytes")
@@ -190,7 +190,7 @@ def command(**chosen: Any) -> int:
     if _applies(chosen) and chosen["no_keep"]:
         _warn_of_no_way_back(chosen)
     progress = _RunProgress(wanted, chosen)
-    with renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out:
+    with renderer(chosen["format_name"], sys.stdout, _look(chosen), RecoveryRenderer) as out:
         if not chosen["quiet"]:
             out.hold()
         out.plan({**wanted._asdict(), "paths": chosen["paths"]})
@@ -285,7 +285,7 @@ def _back(chosen: dict[str, Any]) -> int:
     with (
         Progress(chosen["progress"]) as progress,
         phases.observed(progress.enter),
-        renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out,
+        renderer(chosen["format_name"], sys.stdout, _look(chosen), RecoveryRenderer) as out,
     ):
         undone: list[str] = []
         if not chosen["quiet"]:
@@ -335,7 +335,7 @@ def _taken_back(chosen: dict[str, Any], report: Callable[[list[KdumpError]], obj
         report([KdumpError(then)] if then else [])
 
 
-def _show_run(out: "Renderer", done: "RunResult") -> None:
+def _show_run(out: RecoveryRenderer, done: "RunResult") -> None:
     """What became of a run in a directory; of a recovery that was finished all that the run itself would have said."""
     if done.recovery is None or not done.recovery.plan.is_empty:
         out.run(done)

@@ -15,6 +15,7 @@ from kdump.cli.progress import MEASURING, Progress
 from kdump.cli.sections import SectionedCommand
 from kdump.format.java import MAX_LONG
 from kdump.render import STAT_FORMATS, RenderOptions, renderer
+from kdump.render.base import StatRenderer
 from kdump.stat.partition_reports import ReportOptions
 from kdump.stat.row_collector import RowCollector, Statistics, columns_of
 from kdump.stat.row_sections import RowOptions
@@ -246,7 +247,10 @@ def command(**chosen: Any) -> int:
     progress = Progress(chosen["progress"], MEASURING)
     began, interrupted = time.monotonic(), False
     chosen["paths"] = _outer_first(chosen["paths"])
-    with options.partitions(chosen) as found, renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out:
+    with (
+        options.partitions(chosen) as found,
+        renderer(chosen["format_name"], sys.stdout, _look(chosen), StatRenderer) as out,
+    ):
         try:
             for item in _measured(found, chosen, rows.options, progress):
                 problems.take(rows.add(item))

@@ -12,7 +12,7 @@ from kdump.cli.progress import Progress
 from kdump.cli.sections import SectionedCommand
 from kdump.render import FINDING_FORMATS, renderer
 from kdump.render import RenderOptions as Look
-from kdump.render.base import Renderer
+from kdump.render.base import VerifyRenderer
 from kdump.verify import verify
 from kdump.verify.findings import CATALOGUE, Finding
 from kdump.verify.next_step import repair_of
@@ -158,7 +158,7 @@ def command(**chosen: Any) -> int:
     totals, problems, progress = VerifyTotals(wanted, chosen["paths"]), ProblemLog(), Progress(chosen["progress"])
     with (
         options.partitions(chosen, companions=not chosen["no_companions"]) as found,
-        renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out,
+        renderer(chosen["format_name"], sys.stdout, _look(chosen), VerifyRenderer) as out,
     ):
         if not chosen["quiet"]:
             out.hold()
@@ -197,7 +197,7 @@ def _reports(
 
 
 def _show(
-    report: verify.Report, findings: list[Finding], wanted: FindingFilter, chosen: dict[str, Any], out: Renderer
+    report: verify.Report, findings: list[Finding], wanted: FindingFilter, chosen: dict[str, Any], out: VerifyRenderer
 ) -> None:
     """Print what the options ask for of one report."""
     if chosen["by_partition"]:
@@ -217,13 +217,13 @@ def _show(
             out.file(file.path, file.summary)
 
 
-def _is_shown(summary: PartitionSummary, out: Renderer) -> bool:
+def _is_shown(summary: PartitionSummary, out: VerifyRenderer) -> bool:
     """Whether the partition has a finding that is shown."""
     display = out.options.display
     return display is None or any(count and display.takes(*key) for key, count in summary.counts.items())
 
 
-def _end(totals: VerifyTotals, problems: ProblemLog, chosen: dict[str, Any], out: Renderer) -> int:
+def _end(totals: VerifyTotals, problems: ProblemLog, chosen: dict[str, Any], out: VerifyRenderer) -> int:
     """Print the summary. Returns the exit status."""
     summary = totals.summary()
     failed, interrupted = problems.failed, summary.interrupted

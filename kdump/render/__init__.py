@@ -1,13 +1,14 @@
 """Output formats: one module per format, and the tables that name them.
 
-To add a format, write a module here with a subclass of `kdump.render.base.Renderer` and add one line to a table.
+To add a format, write a module here with a class that implements the interfaces of its commands (kdump.render.base,
+kdump.render.dump_renderer), and add one line to a table.
 A module is imported when its format is used, so that its libraries load only then.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from kdump.exports import exports
 
@@ -26,6 +27,8 @@ __all__ = [
     "Renderer",
     "renderer",
 ]
+
+Interface = TypeVar("Interface", bound="Renderer")
 
 # `--help` imports kdump.render.output, and none of these
 _, __getattr__, __dir__ = exports(
@@ -55,13 +58,17 @@ STAT_FORMATS = (*FINDING_FORMATS, "csv")
 """The formats of numbers."""
 
 
-def renderer(name: str, stream: IO[Any], options: RenderOptions | None = None) -> Renderer:
+def renderer(
+    name: str, stream: IO[Any], options: RenderOptions | None = None, interface: type[Interface] | None = None
+) -> Interface:
     """The renderer of one format of the tables, which writes UTF-8 to a binary or text stream.
 
-    Close it, or use it in a `with` statement, so that its buffer is written. Raises KeyError for an unknown name.
+    `interface` is that of the command. Close it, or use it in a `with` statement, so that its buffer is written. Raises
+    KeyError for an unknown name.
     """
     from kdump.render.base import RenderOptions
 
     module, class_name = {**FORMATS, **RECORD_FORMATS, **BYTE_FORMATS}[name]
-    renderer: type[Renderer] = getattr(import_module(module), class_name)
-    return renderer(stream, RenderOptions() if options is None else options)
+    found: Interface = getattr(import_module(module), class_name)(stream, options or RenderOptions())
+    assert interface is None or isinstance(found, interface), f"{name} shows no {interface.__name__}"
+    return found

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from kdump.format.batch import TIMESTAMP_TYPES
 from kdump.format.csv_text import LINE_END, csv_text
 from kdump.format.java import java_text
-from kdump.render.base import RenderOptions
+from kdump.render.base import RenderOptions, StatRenderer
 from kdump.render.escaping import PIECE_BYTES, printable, text_pieces
 from kdump.render.json import json_value
 from kdump.render.record_renderer import RecordPlace, RecordRenderer, record_timestamp
@@ -59,7 +59,7 @@ def column_names(rows: Sequence[Row]) -> list[str]:
     return [name for name in names if name not in outer]
 
 
-class CsvRenderer(RecordRenderer):
+class CsvRenderer(RecordRenderer, StatRenderer):
     """Writes the rows of a stat, or records, as CSV."""
 
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:

@@ -26,7 +26,8 @@ from json.encoder import encode_basestring
 from typing import IO, TYPE_CHECKING, Any
 
 from kdump.kernel.results import NO_VALUE
-from kdump.render.base import Renderer, RenderOptions
+from kdump.render.base import ConversionRenderer, RecoveryRenderer, RenderOptions, StatRenderer, VerifyRenderer
+from kdump.render.dump_renderer import DumpRenderer
 from kdump.render.escaping import Path, replaced
 from kdump.render.sentences import gap_reason
 from kdump.verify.findings import finding_fields
@@ -206,7 +207,7 @@ def _number(value: int | None) -> str:
     return "null" if value is None or value == NO_VALUE else str(value)
 
 
-class JsonRenderer(Renderer):
+class JsonRenderer(DumpRenderer, VerifyRenderer, RecoveryRenderer, StatRenderer, ConversionRenderer):
     """Writes JSON Lines."""
 
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:

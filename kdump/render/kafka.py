@@ -53,7 +53,8 @@ from kdump.format.batch import HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, Batch, p
 from kdump.format.java import java_text
 from kdump.kernel.lines import Lines
 from kdump.kernel.records import RECORD_COLUMNS
-from kdump.render.base import Renderer, RenderOptions, StderrLine
+from kdump.render.base import RenderOptions
+from kdump.render.dump_renderer import DumpRenderer, StderrLine
 from kdump.render.escaping import Path, printable
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from kdump.format.internal_topics.decoded import DecodedRecord
     from kdump.format.json_types import Fields
     from kdump.format.producer_snapshot import ProducerEntry
-    from kdump.render.base import DumpMessage
+    from kdump.render.dump_renderer import DumpMessage
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.findings import Finding
@@ -228,7 +229,7 @@ _REPORTS = {
 }
 
 
-class KafkaRenderer(Renderer):
+class KafkaRenderer(DumpRenderer):
     """Writes what Kafka's dump tool prints.
 
     The events come from `kdump.dump.kafka_tool.dump_log_segments.tool_events`.

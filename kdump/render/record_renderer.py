@@ -12,7 +12,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format import naming
-from kdump.render.base import Renderer, RenderOptions
+from kdump.render.base import RenderOptions
+from kdump.render.dump_renderer import DumpRenderer
 from kdump.render.escaping import Path, shown_bytes, terminal_worth
 from kdump.render.sentences import gap_reason
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from kdump.format.json_types import Fields
     from kdump.format.record import Record
     from kdump.format.value_schemas.value_decoder import ValueDecoder
-    from kdump.render.base import DumpMessage
+    from kdump.render.dump_renderer import DumpMessage
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
 
@@ -39,7 +40,7 @@ class RecordPlace(NamedTuple):
     value_decoder: ValueDecoder | None = None
 
 
-class RecordRenderer(Renderer):
+class RecordRenderer(DumpRenderer):
     """Writes records one after another. On a terminal bytes are escaped, and long ones cut."""
 
     decodes_again = True

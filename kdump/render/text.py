@@ -50,7 +50,15 @@ from functools import cached_property
 from typing import IO, TYPE_CHECKING, Any
 
 from kdump.kernel.results import NO_VALUE
-from kdump.render.base import HELD_BYTES, Renderer, RenderOptions
+from kdump.render.base import (
+    HELD_BYTES,
+    ConversionRenderer,
+    RecoveryRenderer,
+    RenderOptions,
+    StatRenderer,
+    VerifyRenderer,
+)
+from kdump.render.dump_renderer import DumpRenderer
 from kdump.render.escaping import Path, cut_lines, path_text, printable, quoted, replaced, terminal_worth
 from kdump.render.sentences import (
     finding_sentence,
@@ -159,7 +167,7 @@ def finding_line(finding: Finding) -> str:
     return f"{position}: {finding.severity.word} {finding.code}: {printable(finding_sentence(finding))}"
 
 
-class TextRenderer(Renderer):
+class TextRenderer(DumpRenderer, VerifyRenderer, RecoveryRenderer, StatRenderer, ConversionRenderer):
     """Writes text, one line a value."""
 
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:

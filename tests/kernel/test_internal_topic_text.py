@@ -16,7 +16,7 @@ from kdump.format.message_schema import parse_table
 from kdump.kernel.internal_topic_text import KINDS, MOST_LEVELS, MessageFormatter
 from kdump.kernel.message_program import MessageField, MessageProgram, MessageStruct, MessageText
 from kdump.render import BYTES_MODES, RenderOptions, renderer
-from kdump.render.base import Renderer
+from kdump.render.dump_renderer import DumpRenderer
 from kdump.storage import discovery
 from kdump.storage.partition import LogFile
 from support import build
@@ -133,7 +133,7 @@ def test_names_of_groups(name: str) -> None:
 # --- in lines ---------------------------------------------------------------------------------------------------------
 
 
-def leaves_all(self: Renderer, style: str) -> MessageFormatter | None:
+def leaves_all(self: DumpRenderer, style: str) -> MessageFormatter | None:
     if self.counting_decoder is None:
         return None
     nothing = MessageText(b"", 0, b"")
@@ -158,7 +158,7 @@ def dumped(path: Path, style: str, *, runs: bool, mode: str = "auto", terminal: 
 @each("path", sampled(sorted({path.parent for path in logs()}), 5), ids=str)
 def test_lines_of_logs(path: Path) -> None:
     for style in ("text", "json"):
-        with mock.patch.object(Renderer, "messages", leaves_all):
+        with mock.patch.object(DumpRenderer, "messages", leaves_all):
             wanted = dumped(path, style, runs=False)
         assert dumped(path, style, runs=True) == dumped(path, style, runs=False) == wanted
 
@@ -176,11 +176,11 @@ def test_lines_with_what_cannot_be_decoded(tmp_path: Path) -> None:
     )
     (path / "00000000000000000000.log").write_bytes(log + build.batch([good] * 4200, base_offset=100))
     for style in ("text", "json"):
-        with mock.patch.object(Renderer, "messages", leaves_all):
+        with mock.patch.object(DumpRenderer, "messages", leaves_all):
             wanted = dumped(path, style, runs=False)
         assert dumped(path, style, runs=True) == dumped(path, style, runs=False) == wanted
         assert wanted.count(b"6 records cannot be decoded") == 1
-    with mock.patch.object(Renderer, "messages", leaves_all):
+    with mock.patch.object(DumpRenderer, "messages", leaves_all):
         wanted = dumped(path, "text", runs=False, terminal=True)
     assert dumped(path, "text", runs=True, terminal=True) == wanted
 

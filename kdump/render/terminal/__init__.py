@@ -20,7 +20,15 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from kdump.render.base import HELD_BYTES, Renderer, RenderOptions
+from kdump.render.base import (
+    HELD_BYTES,
+    ConversionRenderer,
+    RecoveryRenderer,
+    RenderOptions,
+    StatRenderer,
+    VerifyRenderer,
+)
+from kdump.render.dump_renderer import DumpRenderer
 from kdump.render.escaping import Path, bytes_text, path_text, printable, quoted, shortened
 from kdump.render.output import Output
 from kdump.render.sentences import (
@@ -120,7 +128,7 @@ class _Sink(io.TextIOBase):
         return len(text)
 
 
-class TerminalRenderer(Renderer):
+class TerminalRenderer(DumpRenderer, VerifyRenderer, RecoveryRenderer, StatRenderer, ConversionRenderer):
     """Shows values as rich tables and trees."""
 
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
