@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def run(shim: Path, *trials: tuple[str, ...], before: tuple[str, ...] = (), work
     return said
 
 
-@pytest.mark.parametrize("case", of_the_day(KILLED, 3, ALL))
+@pytest.mark.parametrize("case", of_the_day(KILLED, 4, ALL))
 def test_killed_at_every_call(shim: Path, case: str, capsys: pytest.CaptureFixture[str]) -> None:
     operations = ["apply", "undo"] if KILLED[case].keep else ["apply"]
     said = run(shim, *((case, "kill", operation) for operation in operations))
@@ -70,25 +71,29 @@ def test_every_call_fails(shim: Path, case: str, error: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["kill", "torn", *ERRORS] if ALL else ["kill"])
-@pytest.mark.parametrize("operation", ["resume", "undo after"])
-@pytest.mark.parametrize("case", CASES if ALL else ["truncate", "reindex"])
+@pytest.mark.parametrize(
+    ("case", "operation"),
+    of_the_day(product(CASES if ALL else ["truncate", "reindex"], ["resume", "undo after"]), 2, ALL),
+)
 def test_trouble_upon_trouble(shim: Path, case: str, operation: str, mode: str) -> None:
     run(shim, (case, mode, operation, ("3" if mode == "kill" else "31") if ALL else "17"))
 
 
-@pytest.mark.parametrize("mode", ["kill", "torn", *ERRORS] if ALL else ["kill", "ENOSPC, once"])
+@pytest.mark.parametrize("mode", of_the_day(["kill", "torn", *ERRORS] if ALL else ["kill", "ENOSPC, once"], 2, ALL))
 @pytest.mark.parametrize("case", [case for case in CASES if not CASES[case].root] if ALL else ["truncate"])
 def test_trouble_with_a_copy(shim: Path, case: str, mode: str) -> None:
     run(shim, (case, mode, "output"))
 
 
-@pytest.mark.parametrize("mode", ["kill", "torn", *ERRORS] if ALL else ["kill", "EIO, once"])
+@pytest.mark.parametrize("mode", of_the_day(["kill", "torn", *ERRORS] if ALL else ["kill", "EIO, once"], 2, ALL))
 @pytest.mark.parametrize("case", ["truncate", "promote", "salvage", "split"] if ALL else ["truncate"])
 def test_trouble_with_a_forced_undo(shim: Path, case: str, mode: str) -> None:
     run(shim, (case, mode, "force"))
 
 
-@pytest.mark.parametrize("operation", ["apply", "apply, nothing kept", "undo", "undo after a start"])
+@pytest.mark.parametrize(
+    "operation", of_the_day(["apply", "apply, nothing kept", "undo", "undo after a start"], 2, ALL)
+)
 def test_a_whole_log_directory_is_killed(shim: Path, operation: str, capsys: pytest.CaptureFixture[str]) -> None:
     """And resumed: it becomes what it would have become, also in the partitions that were never begun."""
     said = run(shim, (operation, "1" if ALL else "11"), worker="group_worker.py")
