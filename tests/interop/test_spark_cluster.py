@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from support.spark_cluster import cluster, is_alive
-from support.spark_session import JAVA_OPTIONS, start_session, stop_session
+from support.spark_session import start_session, stop_session
 from support.waits import until
 
 
@@ -27,8 +27,7 @@ def test_work_goes_on_when_a_worker_and_its_executor_are_killed(tmp_path: Path) 
         killed.touch()
 
     with cluster(tmp_path) as found:
-        small = {"spark__executor__memory": "512m", "spark__executor__extraJavaOptions": JAVA_OPTIONS}
-        session = start_session(found.url, **small)
+        session = start_session(found.url, spark__executor__memory="512m")
         try:
             context = session.sparkContext
             assert context.parallelize(range(2), 2).map(slow).collect() == [0, 1]

@@ -25,7 +25,6 @@ STOP_SECONDS = 20
 EXECUTOR_SETTINGS = {
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
-    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
     "spark.driver.host": "127.0.0.1",
     "spark.pyspark.python": sys.executable,
 }
@@ -142,7 +141,7 @@ def cluster(
         **os.environ,
         **python_environment(),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
+        "JDK_JAVA_OPTIONS": JAVA_OPTIONS,  # also of executors
         **(environment or {}),
     }
     started = SparkCluster(directory, given)
