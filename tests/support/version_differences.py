@@ -154,7 +154,20 @@ class Trees:
             size, time_ns, inode = found
             return [size, self._time(time_ns), inodes.setdefault(inode, len(inodes))]
 
+        def stamped(value: Any) -> Any:
+            if isinstance(value, list):
+                is_mapping = all(isinstance(each, list) and each and isinstance(each[0], str) for each in value)
+                # The files of a directory are in the order of its listing.
+                return [stamped(each) for each in (sorted(value, key=lambda each: each[0]) if is_mapping else value)]
+            if not isinstance(value, dict):
+                return value
+            if value.keys() == {"size", "mtime_ns", "inode"}:
+                return stamp(list(value.values()))
+            return {name: stamped(each) for name, each in value.items()}
+
         fields = [json.loads(line) for line in lines[:-1]]
+        if isinstance(fields[0]["files"], list):  # the plan of a whole run
+            return "\n".join(map(json.dumps, map(stamped, fields))).encode()
         fields[0]["files"] = {name: stamp(found) for name, found in fields[0]["files"].items()}
         for step in fields[1:]:
             step.update({name: stamp(step[name]) for name in ("before", "after") if step.get(name) is not None})
