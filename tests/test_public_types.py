@@ -35,6 +35,7 @@ INSIDE = {
     "RecordDecoder.tables": "MessageTables",
     "RecordStatistics.of": "RecordCollector",
     "Report.directory_files": "DirectoryFiles",
+    "Report.views": "SegmentView",
     "SegmentStatistics.keys": "KeyStatistics",
     "verify_logs": "ScanOptions",
 }

@@ -279,7 +279,7 @@ class LogLoader:
 
     def recover_segment(self, segment: LogSegment) -> int:
         """LogLoader.recoverSegment; returns the number of truncated bytes. Raises InvalidOffset, SegmentSplit."""
-        files, base, valid = self.files, segment.base_offset, segment.valid
+        files, base, valid = self.files, segment.base_offset, segment.recovered
         if segment.content.origin:
             self._recovered_logs.add(segment.content.origin)
         self.segments.create_indexes(base)
@@ -291,6 +291,7 @@ class LogLoader:
         if valid is not None and not manager.producers.is_ambiguous:
             if valid.valid_bytes is not None:
                 segment.truncate(valid.valid_bytes)
+                segment.valid = valid
             for epoch, first in valid.epochs:
                 self.epochs.assign_if_later(epoch, first)
             manager.skip(segment, valid)

@@ -19,6 +19,7 @@ from kdump.broker.offset_map import OffsetMap
 from kdump.broker.partition_files import PartitionFiles
 from kdump.broker.producer_state_manager import ProducerStateManager, State
 from kdump.broker.refusal_reason import RefusalReason
+from kdump.broker.result import ValidSegment
 from kdump.broker.transactions import CompletedTxn
 from kdump.format import index
 from kdump.format.batch import (
@@ -116,7 +117,7 @@ class LogSegment:
     where they have to be read.
     """
 
-    __slots__ = ("_files", "base_offset", "content", "name", "offset_index", "records", "valid")
+    __slots__ = ("_files", "_found", "base_offset", "content", "name", "offset_index", "records", "valid")
 
     def __init__(self, files: PartitionFiles, name: str, base_offset: int) -> None:
         """The segment of this name; an empty one where there is none (LogSegment.open)."""
@@ -128,7 +129,8 @@ class LogSegment:
         if self.content.size > MAX_SEGMENT_BYTES:
             files.refuse("KafkaException", self.content.origin, None, RefusalReason.FILE_SIZE)
         self.records = files.records(self.content)
-        self.valid = files.state.valid_segments.get(name) if files.is_unchanged(name) else None
+        self._found = files.state.valid_segments.get(name) if files.is_unchanged(name) else None
+        self.valid = None if self._found is None or self._found.is_damaged else self._found
         self.offset_index = OffsetIndex()
 
     @property
@@ -147,6 +149,29 @@ class LogSegment:
             self.content = self._files.truncate(self.name, self.content, size)
 
     # ---- recovery
+
+    @property
+    def recovered(self) -> ValidSegment | None:
+        """What a scan found in the bytes that a recovery leaves; None where it has to read them."""
+        found = self._found
+        if found is not None and found.is_damaged and not self._stops_recovery(found.valid_bytes or 0):
+            return None
+        return found
+
+    def _stops_recovery(self, position: int) -> bool:
+        """Whether `recover` finds a bad batch at this position, or the end of the log."""
+        records, end = self.records, self.size
+        if position >= end - UP_TO_MAGIC:
+            return True
+        fields = BatchHeader._make(HEADER.unpack_from(records.buffer.data, records.load(position, HEADER_SIZE)))
+        size = fields.batch_length
+        if size < MINIMUM_SIZE[0] or position > end - LOG_OVERHEAD - size:
+            return True
+        size += LOG_OVERHEAD
+        if fields.magic < 2:
+            stored = fields.partition_leader_epoch & 0xFFFFFFFF
+            return records.checksum(position, MAGIC_AT, size, crc.crc32) != stored
+        return size < HEADER_SIZE or records.checksum(position, ATTRIBUTES_AT, size, crc.crc32c) != fields.crc
 
     def recover(
         self,

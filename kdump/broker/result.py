@@ -34,7 +34,9 @@ class ValidSegment(NamedTuple):
     with the first offset of the transaction; None where they are not known. `has_wrapper_messages`: the segment holds
     wrapper messages. `state_end` follows the last batch of magic 2, or is the base offset; None stands for
     `next_offset`. `valid_bytes`: the batches before this position are valid, and a recovery truncates the tail after
-    it; None without a tail. `index_checksums`: the indexes on disk hold what a recovery would write.
+    it; None without a tail. `is_damaged`: after it there are more batches. A recovery truncates these too if it stops
+    at `valid_bytes`. Where nothing recovers the segment, all of it counts. `index_checksums`: the indexes on disk hold
+    what a recovery would write.
     """
 
     next_offset: int
@@ -44,6 +46,7 @@ class ValidSegment(NamedTuple):
     state_end: int | None = None
     valid_bytes: int | None = None
     index_checksums: IndexChecksums | None = None
+    is_damaged: bool = False
 
 
 class DirectoryState(NamedTuple):

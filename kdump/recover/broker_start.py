@@ -6,10 +6,11 @@ broker leaves.
 """
 
 import os
+from collections.abc import Mapping
 from typing import Final
 
 from kdump.broker.rebuild_request import PlannedSegment
-from kdump.broker.result import DirectoryState
+from kdump.broker.result import DirectoryState, ValidSegment
 from kdump.errors import SourceError
 from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, EpochEntry, build_epochs, epoch_entries
 from kdump.format.naming import (
@@ -25,12 +26,18 @@ from kdump.recover.plan_builder import PlanBuilder, Segments
 from kdump.recover.plan_completion import complete_plan
 from kdump.recover.plan_input import PlanInput
 from kdump.storage.file_store import open_source
+from kdump.storage.pieces import Piece
 from kdump.storage.source import read_whole
 
 _EPOCH_CODES: Final = frozenset({"epoch/format", "epoch/order", "epoch/checkpoint", "epoch/missing", "epoch/stale"})
 
 
-def loadable(given: PlanInput, view: LogView, recovery_point: int) -> LoadableLog:
+def loadable(
+    given: PlanInput,
+    view: LogView,
+    recovery_point: int,
+    valid_pieces: Mapping[str, tuple[tuple[Piece, ...], ValidSegment]] | None = None,
+) -> LoadableLog:
     """What has to go from the view until a broker loads it, and what its start leaves. Raises SourceError."""
     state = DirectoryState(
         given.sizes,
@@ -40,7 +47,7 @@ def loadable(given: PlanInput, view: LogView, recovery_point: int) -> LoadableLo
         given.report.context.log_start_offset or 0,
         index_interval_bytes=given.options.index_interval_bytes,
     )
-    return LoadableLog(view, given.report.valid_segments, given.report.findings, state)
+    return LoadableLog(view, given.report.valid_segments, given.report.findings, state, valid_pieces or {})
 
 
 def plan_segments(builder: PlanBuilder, log: LoadableLog) -> Segments:
@@ -55,7 +62,8 @@ def plan_segments(builder: PlanBuilder, log: LoadableLog) -> Segments:
         if changed:
             builder.after[name] = FileContent(pieces) if pieces else FileContent(data=b"")
         walked = changed or file.origin in log.result.recovered_logs
-        segments[name] = builder.given.segment(name, left.base_offset, pieces, walked)
+        segment = builder.given.segment(name, left.base_offset, pieces, walked)
+        segments[name] = segment._replace(valid=segment.valid or log.is_valid(name, pieces))
     return segments
 
 

@@ -99,7 +99,8 @@ class LogView:
 class LoadableLog:
     """A view that a broker loads, and the `result` of its start.
 
-    `refusals` and `later_refusals` are those of the directory as it is.
+    `refusals` and `later_refusals` are those of the directory as it is. `valid_pieces` are segments of the view that
+    are known to be valid, each as its pieces.
     """
 
     def __init__(
@@ -108,8 +109,10 @@ class LoadableLog:
         valid_segments: Mapping[str, ValidSegment],
         findings: Iterable[Finding],
         start: DirectoryState,
+        valid_pieces: Mapping[str, tuple[tuple[Piece, ...], ValidSegment]],
     ) -> None:
         self.view = view
+        self._valid_pieces = valid_pieces
         self._sizes = start.files
         self._valid_segments = valid_segments
         self._findings = [finding for finding in findings if finding.severity >= Severity.WARNING]
@@ -121,18 +124,25 @@ class LoadableLog:
         # Where nothing was left out, the first prediction holds.
         self.result = self._without_refused() if first.refuses or view.reasons else first
 
+    def is_valid(self, name: str, pieces: tuple[Piece, ...]) -> bool:
+        """Whether the segment that has these pieces is known to be valid."""
+        known = self._valid_pieces.get(name)
+        return known is not None and known[0] == pieces
+
     def predict(self, recovery_point: int) -> LoadResult:
         """What a start leaves of the view. Raises SourceError."""
         view = self.view
+        planned = {
+            name: valid for name, (pieces, valid) in self._valid_pieces.items() if view.pieces.get(name) == pieces
+        }
+        untouched = {
+            name: valid for name, valid in self._valid_segments.items() if view.untouched(name, self._sizes[name])
+        }
         return predict_start(
             self._start._replace(
                 files={name: view.size(name) for name in view.pieces},
                 open=view.open,
-                valid_segments={
-                    name: valid
-                    for name, valid in self._valid_segments.items()
-                    if view.untouched(name, self._sizes[name])
-                },
+                valid_segments=planned | untouched,
                 recovery_point=recovery_point,
             )
         )

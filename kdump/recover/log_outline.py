@@ -22,6 +22,7 @@ from kdump.storage.partition import LogFile
 from kdump.storage.pieces import Piece
 from kdump.storage.source import Source, reader_of
 from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail, TailContent
+from kdump.verify.segment_view import Damage, SegmentView, Stretch
 
 
 class ValidRun(NamedTuple):
@@ -93,6 +94,54 @@ def read_outline(log: LogFile, removed: Sequence[Piece], max_batch_bytes: int, *
     with log.open() as source:
         reader.read(source, max_batch_bytes)
     return LogOutline(log, tuple(reader.items), tuple(total.result() for total in reader.totals), reader.unsearched)
+
+
+def outline_of(log: LogFile, view: SegmentView, removed: Sequence[Piece], *, compacted: bool) -> LogOutline | None:
+    """The outline as `read_outline` gives it, from what verify's scan showed; None where that does not say all."""
+    if not view.is_plain:
+        return None
+    pieces = sorted(removed)
+    items: list[ValidRun | DamagedBytes] = []
+    within: dict[Piece, list[Stretch]] = {piece: [] for piece in pieces}
+    for item in view.items:
+        own = [piece for piece in pieces if piece.start < item.stop and item.start < piece.stop]
+        if isinstance(item, Damage):
+            claimed = None if item.offsets is None else ValidRun(*item.offsets)
+            items.append(DamagedBytes(item.start, item.stop, claimed, item.padding, bool(own)))
+            continue
+        state = item.state
+        if not state.batches:
+            continue
+        if own and not (own[0].start <= item.start and item.stop <= own[0].stop and batches_of(own[0], [item])):
+            return None
+        if state.gaps and not compacted:
+            return None
+        items.append(ValidRun(state.first_offset, state.last_offset, bool(own)))
+        for piece in own[:1]:
+            within[piece].append(item)
+    totals = [batches_of(piece, stretches) for piece, stretches in within.items()]
+    return LogOutline(log, tuple(items), tuple(total for total in totals if total is not None))
+
+
+def batches_of(piece: Piece, stretches: Sequence[Stretch]) -> "ValidBatches | None":
+    """What a range holds that consists of these stretches and of damage; None where their states do not say all."""
+    states = [stretch.state for stretch in stretches if stretch.state.batches]
+    if not states:
+        return ValidBatches(piece)
+    if any(state.unopened or state.control or state.transactional or not state.first_spans for state in states):
+        return None
+    if any(stretch.state.produced and stretch.producers is None for stretch in stretches):
+        return None
+    return ValidBatches(
+        piece,
+        sum(state.batches for state in states),
+        sum(state.records for state in states),
+        sum(state.valid_bytes for state in states),
+        tuple((state.first_offset, state.last_offset) for state in states),
+        states[0].first_timestamp,
+        max(state.max_timestamp for state in states),
+        frozenset().union(*(stretch.producers or () for stretch in stretches)),
+    )
 
 
 class BatchTotals:

@@ -9,7 +9,16 @@ from kdump.format.naming import Kind, kind_of, number_of
 from kdump.kernel.producers import DATA, EVENT, GAP, TRANSACTIONAL
 from kdump.kernel.results import Carry
 from kdump.recover.damaged_offsets import SegmentOutline, damaged_offsets
-from kdump.recover.log_outline import BatchTotals, DamagedBytes, LogOutline, ValidBatches, ValidRun, read_outline
+from kdump.recover.log_outline import (
+    BatchTotals,
+    DamagedBytes,
+    LogOutline,
+    ValidBatches,
+    ValidRun,
+    batches_of,
+    outline_of,
+    read_outline,
+)
 from kdump.recover.plan import GivenUp, Lost
 from kdump.recover.plan_input import PlanInput
 from kdump.storage.partition import LogFile, Segment
@@ -47,7 +56,10 @@ class RangeReader:
             given = self._given
             in_order = _OUT_OF_ORDER.isdisjoint(one.code for one in given.findings_of(name))
             joins = given.report.compacted and in_order
-            outline = read_outline(self._log(name), removed, given.options.max_batch_bytes, compacted=joins)
+            view, log = given.report.views.get(name), self._log(name)
+            outline = None if view is None else outline_of(log, view, removed, compacted=joins)
+            if outline is None:
+                outline = read_outline(log, removed, given.options.max_batch_bytes, compacted=joins)
             self._outlines[name] = outline
             self._known.update((batches.piece, batches) for batches in outline.removed)
         return self._outlines[name]
@@ -60,7 +72,7 @@ class RangeReader:
     def within(self, piece: Piece) -> ValidBatches:
         """What a range holds. Raises SourceError."""
         if piece not in self._known:
-            self._known[piece] = self._scan(piece)
+            self._known[piece] = self._of_view(piece) or self._scan(piece)
         return self._known[piece]
 
     def known(self, piece: Piece) -> ValidBatches | None:
@@ -74,6 +86,14 @@ class RangeReader:
                 return file.file
         path = os.path.join(given.directory, name)
         return LogFile(path, kind_of(name) or Kind.LOG, number_of(name), False, given.sizes[name])
+
+    def _of_view(self, piece: Piece) -> ValidBatches | None:
+        """What a stretch of a file without damage holds, as verify's scan showed it."""
+        view = self._given.report.views.get(piece.name)
+        if view is None or view.damages or len(view.stretches) != 1 or not view.is_plain:
+            return None
+        stretch = view.stretches[0]
+        return batches_of(piece, [stretch]) if stretch[:2] == piece[1:] else None
 
     def _scan(self, piece: Piece) -> ValidBatches:
         """What verify finds in a range of a file without damage. A batch begins at the start of the range."""

@@ -50,6 +50,8 @@ def complete_plan(
 
 def _drop_unchanged(builder: PlanBuilder, segments: Segments) -> None:
     """Leave out files that already hold what would be written, though verify reports something about them."""
+    if builder.given.compares and any(name.endswith(builder.given.suffix) for name in builder.after):
+        return  # the logs change, so the plan is not empty whatever becomes of their companions
     doubtful = {}
     for name, content in builder.after.items():
         if content is None or content.pieces or name not in builder.given.sizes or name in segments:
@@ -66,7 +68,7 @@ def _may_be_right(builder: PlanBuilder, name: str, segments: Segments) -> bool:
     if builder.given.options.rebuild_all:
         return False
     log = segments.get(name.partition(".")[0] + builder.given.suffix)
-    if log is not None and not log.valid:
+    if log is not None and (not log.valid or len(log.pieces) > 1):
         return True
     return any(finding.code == "snapshot/state" for finding in builder.given.findings_of(name))
 

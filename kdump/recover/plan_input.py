@@ -37,10 +37,11 @@ class PlanInput:
     """The report, which has to come from a verify that reports valid segments, the options, and the files.
 
     `alone` says that the report is about one segment, which was given by its path; `directory` is that of the segment.
+    `compares`: the plan is only compared with another one, by what becomes of the batches.
     """
 
-    def __init__(self, report: Report, options: RecoverOptions) -> None:
-        self.report, self.options, self.directory = report, options, report.path
+    def __init__(self, report: Report, options: RecoverOptions, *, compares: bool = False) -> None:
+        self.report, self.options, self.directory, self.compares = report, options, report.path, compares
         self.alone = not is_directory(report.path)
         if self.alone:
             self.directory = os.path.dirname(report.path) or "."

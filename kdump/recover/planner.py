@@ -125,17 +125,22 @@ def _with_salvage(plan: Plan, report: Report, item: PlanItem) -> Plan:
         return plan
     options = plan.options._replace(strategy=SALVAGE, walk=RecoverOptions().walk)
     try:
-        other = plan_partition(report, item.partition, options)
+        other = plan_partition(report, item.partition, options, compares=True)
     except SourceError:
         return plan  # a salvage says why
     return plan._replace(salvage=SalvagePreview(other.is_empty, other.log_end_offset, other.lost))
 
 
 def plan_partition(
-    report: Report, partition: Partition, options: RecoverOptions, budget: RebuildBudget | None = None
+    report: Report,
+    partition: Partition,
+    options: RecoverOptions,
+    budget: RebuildBudget | None = None,
+    *,
+    compares: bool = False,
 ) -> Plan:
     """The plan for the directory of a report that has its valid segments. Raises SourceError."""
-    given = PlanInput(report, options)
+    given = PlanInput(report, options, compares=compares)
     if given.has_nothing_to_do:
         return unchanged(given)._replace(lost=loss_without_plan(given))
     given.refuse_links()

@@ -23,7 +23,7 @@ from kdump.storage.directory_handle import (
 )
 from kdump.storage.pieces import Piece
 from kdump.storage.undo_folders import UndoFolder
-from kdump.storage.zeros import append_with_holes
+from kdump.storage.zeros import append_with_holes, crc_of_range
 from kdump.writer.companions import check_snapshots, write_rebuilt
 
 Make = Callable[[Plan], Iterable[tuple[str, bytes | None]]]
@@ -33,8 +33,28 @@ _NEWS: Final = ("put", "replace")
 _NO_TIMES: Final[Mapping[str, int]] = MappingProxyType({})
 
 
+class _WholeChecksum:
+    """The CRC-32C of a file that is read in pieces, whose positions rise."""
+
+    def __init__(self) -> None:
+        self.crc = self.position = 0
+
+    def add(self, data: bytes) -> None:
+        """Add the bytes at `position`."""
+        self.crc = crc32c(data, self.crc)
+        self.position += len(data)
+
+    def pass_over(self, descriptor: int, position: int) -> None:
+        """Read and add the bytes before `position`. Raises EOFError where the file is shorter."""
+        self.crc = crc_of_range(descriptor, self.position, position, self.crc)
+        self.position = position
+
+
 class FileWriter:
-    """Writes the contents of a plan into `target`, which is the directory itself or its copy."""
+    """Writes the contents of a plan into `target`, which is the directory itself or its copy.
+
+    `read_checksums` has the CRC-32C of each file that was read whole for its new content.
+    """
 
     def __init__(
         self,
@@ -52,6 +72,7 @@ class FileWriter:
         filled = (log for log in plan.segments if log.pieces)
         self._sources = {naming.segment_file_name(log.base_offset, ""): log.pieces[0].name for log in filled}
         self._attributes: dict[str, FileAttributes] = {}
+        self.read_checksums: dict[str, int] = {}
 
     def _attributes_of(self, name: str, content: FileContent | None) -> FileAttributes | None:
         """What the new file takes over: the attributes of the log that it comes from, or that it lies beside."""
@@ -78,14 +99,22 @@ class FileWriter:
             attributes = attributes._replace(mtime_ns=self._times[name])
         with self.target.create(to, attributes) as target:
             crc = 0
+            old = _WholeChecksum()
             for piece in content.pieces:
                 with self.handle.open(piece.name) as source:
                     if holes:
                         crc = append_with_holes(source, piece.start, piece.stop, target, 0)
                         self._count(piece.stop - piece.start)
                         continue
-                    crc = append_range(source, piece.start, piece.stop, target, crc, self._on_bytes)
-            return crc
+                    if piece.name == name:
+                        old.pass_over(source, piece.start)
+                    add = old.add if piece.name == name else None
+                    crc = append_range(source, piece.start, piece.stop, target, crc, self._on_bytes, add)
+        if old.position:
+            with self.handle.open(name) as source:
+                old.pass_over(source, os.fstat(source).st_size)
+            self.read_checksums[name] = old.crc
+        return crc
 
     def _link_kept(self, kept: str, to: str) -> int:
         """Give a file that a run keeps a second name, or copy it; the CRC-32C of its bytes."""
@@ -176,7 +205,8 @@ def _complete_step(step: Step, writer: FileWriter, folder: UndoFolder, checksums
         whole = step.before._replace(size=step.before.size + length)
         return step._replace(crc32c=checksums[step.name], length=length, after=whole)
     if step.do in ("take", "replace", "rename"):
-        step = step._replace(crc32c=handle.checksum(step.name))
+        known = writer.read_checksums.get(step.name)
+        step = step._replace(crc32c=handle.checksum(step.name) if known is None else known)
     if step.do in _NEWS:
         step = step._replace(after=handle.stamp(folder.file_name("new", step.name)), after_crc32c=checksums[step.name])
     return step

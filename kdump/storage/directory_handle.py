@@ -381,10 +381,18 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def append_range(source: int, start: int, stop: int, target: int, crc: int = 0, on_bytes: OnBytes | None = None) -> int:
+def append_range(
+    source: int,
+    start: int,
+    stop: int,
+    target: int,
+    crc: int = 0,
+    on_bytes: OnBytes | None = None,
+    on_data: Callable[[bytes], object] | None = None,
+) -> int:
     """Append the bytes [start, stop) of an open file to another one and return their CRC-32C, continued from `crc`.
 
-    Raises EOFError when the file is shorter, OSError.
+    `on_data` is called with the bytes. Raises EOFError when the file is shorter, OSError.
     """
     while start < stop:
         data = os.pread(source, min(COPY_BYTES, stop - start), start)
@@ -393,6 +401,8 @@ def append_range(source: int, start: int, stop: int, target: int, crc: int = 0, 
         write_all(target, data)
         crc = crc32c(data, crc)
         start += len(data)
+        if on_data is not None:
+            on_data(data)
         if on_bytes is not None:
             on_bytes(len(data))
     return crc

@@ -136,8 +136,10 @@ class Walk(FrameWindow):
     row of every batch; without it the chunks hold only suspect batches and those that have to be opened. `runs` records
     what producers wrote, and `on_events` gets its events, the last ones when the iteration ends. `indexes` checks or
     builds index entries. `scanner` continues a walk that ended at `start`, in place of `carry`. `buffer_bytes` are read
-    at once. At the end, `position` is the first batch at or after `stop`, or the end of the file. `goes_back`: after
-    bytes that are not a valid batch, offsets went on that are not above those before.
+    at once. `on_damage` is called where the walk comes to bytes that are not a valid batch, once `on_events` has the
+    events before them; with `stops_at_damage` the walk ends after these bytes, and `has_stopped` where more follow. At
+    the end, `position` is the first batch at or after `stop`, or the end of the file. `goes_back`: after bytes that are
+    not a valid batch, offsets went on that are not above those before.
     """
 
     # Another format has others (kdump.storage.walk07).
@@ -160,8 +162,11 @@ class Walk(FrameWindow):
         indexes: IndexTracker | None = None,
         scanner: Scanner | None = None,
         buffer_bytes: int = BUFFER_BYTES,
+        on_damage: Callable[["Walk"], None] | None = None,
+        stops_at_damage: bool = False,
     ) -> None:
         super().__init__(source, buffer_bytes)
+        self._on_damage, self._stops_at_damage = on_damage, stops_at_damage
         self._base_offset = -1 if base_offset is None else base_offset
         self.scanner: BatchScanner = scanner or self._new_scanner(
             self._base_offset,
@@ -182,6 +187,7 @@ class Walk(FrameWindow):
         self._runs = runs
         self._on_events = on_events
         self._searcher: NextBatchSearch | None = None
+        self._is_damaged = self.has_stopped = False
         self.goes_back = False
 
     def _new_scanner(self, base_offset: int, **how: Any) -> "BatchScanner":
@@ -240,10 +246,14 @@ class Walk(FrameWindow):
                 if need > len(self._window):
                     yield from self._large(need)
                     need = self.up_to_magic
+                    if self._ends_after_damage():
+                        return
             elif reason == SCAN_STOPPED:
                 return
             elif reason != SCAN_FULL:
                 yield from self._damage()
+                if self._ends_after_damage():
+                    return
 
     def _take_runs(self, count: int) -> None:
         if self._runs is not None and self._on_events is not None and self._runs.count >= count:
@@ -257,7 +267,15 @@ class Walk(FrameWindow):
         self.position = self._end if found is None else found
         return found is not None
 
+    def _ends_after_damage(self) -> bool:
+        """Whether the walk ends here; `has_stopped`: before the end of its range."""
+        if not (self._is_damaged and self._stops_at_damage):
+            return False
+        self.has_stopped = self.position < self._stop
+        return True
+
     def _shrink(self, end: int) -> ShrunkFile:
+        self._stops_at_damage = False  # another walk would meet the old end again
         gone = ShrunkFile(end, self._end - end)
         self.end_at(end)
         self._stop = min(self._stop, end)
@@ -302,6 +320,10 @@ class Walk(FrameWindow):
 
     def _damage(self, frame: Frame | None = None) -> Iterator[Item]:
         start = self.position
+        self._is_damaged = True
+        if self._on_damage is not None:
+            self._take_runs(1)
+            self._on_damage(self)
         if self._end - start < self.up_to_magic or self._zeros(start):
             self.position = self._end
             yield self._tail(start)

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -18,11 +18,12 @@ from kdump.verify.compaction import is_compacted_log
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.index_verifier import CompanionReader, IndexVerifier
 from kdump.verify.log_state import LogState, PreviousSegment
-from kdump.verify.producer_verifier import ProducerVerifier
+from kdump.verify.producer_verifier import ProducerVerifier, producers_in
 from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import Counts, FileReport, Report
 from kdump.verify.scan import ScanOptions
-from kdump.verify.valid_segments import valid_segment
+from kdump.verify.segment_view import Damage, SegmentView, Stretch
+from kdump.verify.valid_segments import valid_prefix, valid_segment
 
 __all__ = ["PartitionVerifier", "logs_of"]
 
@@ -59,6 +60,9 @@ class PartitionVerifier:
         self._indexes = IndexVerifier(partition, self._report, self._reader)
         self._future: list[tuple[str, int, int]] = []
         self._valid: dict[str, ValidSegment] = {}
+        self._open_before_damage: Mapping[int, int] | None = None
+        self._stretch_producers: list[set[int]] = []
+        self._views: dict[str, SegmentView] = {}
 
     def _is_compacted_log(self) -> bool:
         """Whether anything shows that the log cleaner goes over the partition."""
@@ -83,16 +87,43 @@ class PartitionVerifier:
     def begin_segment(self, segment: Segment) -> Callable[[bytes], None]:
         """Begin a segment. Returns the function that takes the events of its producers, in log order."""
         log = segment.log
+        self._open_before_damage = None
+        self._stretch_producers = [set()]
         if log.kind is not Kind.LOG or log.path in self._misnamed:
             return _ignore
-        return self._producers.begin_segment(log.base_offset, self._state)
+        replay = self._producers.begin_segment(log.base_offset, self._state)
+        if not self._options.valid_segments:
+            return replay
+
+        def replay_and_note(events: bytes) -> None:
+            # Only a plan that removes batches asks for their producers, and it removes none before the first damage.
+            if self._state.broken or len(self._stretch_producers) > 1:
+                self._stretch_producers[-1].update(producers_in(events))
+            replay(events)
+
+        return replay_and_note
 
     def replay_segment(self, segment: Segment, summary: RangeSummary) -> None:
         """Add a segment whose scan kept its events."""
         replay = self.begin_segment(segment)
-        for events in summary.events:
+        ends = [] if summary.prefix is None else [summary.prefix.events]
+        if summary.view is not None:
+            ends = [item.events for item in summary.view if isinstance(item, Stretch)]
+        done = 0
+        for end in ends:
+            for events in summary.events[done:end]:
+                replay(events)
+            done = end
+            self.end_stretch()
+        for events in summary.events[done:]:
             replay(events)
         self.end_segment(segment, summary)
+
+    def end_stretch(self) -> None:
+        """Note what is open at the first damage of the segment. The events before a damage were replayed."""
+        if len(self._stretch_producers) == 1:
+            self._open_before_damage = self._producers.open_by_producer()
+        self._stretch_producers.append(set())
 
     def end_segment(self, segment: Segment, summary: RangeSummary) -> None:
         """Add the scan of the segment, after its events were replayed."""
@@ -197,7 +228,26 @@ class PartitionVerifier:
             valid = valid_segment(log, summary, valid_end, replayed, open_by_producer)
             if valid is not None:
                 self._valid[os.path.basename(log.path)] = valid
+        name = os.path.basename(log.path)
+        if summary.view is not None and summary.error is None:
+            self._views[name] = self._view_of(summary.view, scanned, is_noted=broken_before)
+        if self._partition.whole and name not in self._valid and not broken_before:
+            prefix = valid_prefix(log, summary, replayed, self._open_before_damage)
+            if prefix is not None:
+                self._valid[name] = prefix
         state.add_segment(log, scanned, end_offset)
+
+    def _view_of(self, items: Sequence[Stretch | Damage], state: ScanState, *, is_noted: bool) -> SegmentView:
+        """The view of a segment. The producers of its first stretch were noted where the log is damaged before it."""
+        found: list[Stretch | Damage] = []
+        noted = iter(self._stretch_producers)
+        for item in items:
+            if isinstance(item, Stretch):
+                own = next(noted, None)
+                item = item._replace(producers=frozenset(own) if own is not None and is_noted else None)
+                is_noted = True
+            found.append(item)
+        return SegmentView(tuple(found), state)
 
     def _known_ends(self) -> Iterator[offsets.LogEnd]:
         """Offsets at which the log has ended, by its companions and the checkpoints of its log directory."""
@@ -237,6 +287,8 @@ class PartitionVerifier:
             report.open = []
         report.sort()
         report.valid_segments = self._valid if self._options.valid_segments else {}
+        if any(severity >= Severity.WARNING for _, severity in report.counts):
+            report.views = self._views
         self._add_reactions()
         return report
 

@@ -11,6 +11,7 @@ from kdump.format.naming import Kind
 from kdump.kernel.results import BadEntry, ScanState
 from kdump.verify.checks.indexes import IndexFile
 from kdump.verify.findings import KEPT, Finding, Severity
+from kdump.verify.segment_view import Damage, Stretch
 
 
 class IndexEntries(NamedTuple):
@@ -48,6 +49,18 @@ class IndexEntries(NamedTuple):
         return int(TIME_ENTRY.unpack_from(self.times, entry * TIME_ENTRY.size)[0])
 
 
+class ValidPrefix(NamedTuple):
+    """What a scan found up to the first bytes that are not a valid batch, which begin at `stop`.
+
+    `codes` are those of its findings. The first `events` of the summary are those of its producers.
+    """
+
+    stop: int
+    state: ScanState
+    codes: frozenset[str]
+    events: int
+
+
 @dataclass(slots=True)
 class RangeSummary:
     """What the scan of a range found.
@@ -59,7 +72,10 @@ class RangeSummary:
     `indexes` are the indexes as the range at the start of the file read them, `errors` why one could not be read.
     `rebuilt` are the entries that a recovery would write, None where VerifyOptions.valid_segments is False or they
     differ.
-    `damages` counts damaged places without padding, the last of them at `damaged_at`. A tail begins at `tail`.
+    `damages` counts damaged places without padding, the last of them at `damaged_at`. A tail begins at `tail`. `prefix`
+    is what lies before the first of them, a tail included; None without one. `view` is what the range shows of the
+    file, None where VerifyOptions.valid_segments is False, or stretches and damage do not say all.
+    `suspect` are the defects of valid batches of a view. `is_cut`: the scan stopped after damage.
     """
 
     start: int | None
@@ -75,6 +91,10 @@ class RangeSummary:
     damages: int = 0
     damaged_at: int = -1
     tail: int | None = None
+    prefix: ValidPrefix | None = None
+    view: list[Stretch | Damage] | None = None
+    suspect: int = 0
+    is_cut: bool = False
     errors: list[SourceError] = field(default_factory=list)
     error: SourceError | None = None
 

@@ -12,6 +12,7 @@ from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, natural
 from kdump.storage.stamps import DirectoryFiles
 from kdump.verify.findings import KEPT, Finding, Severity
+from kdump.verify.segment_view import SegmentView
 
 if TYPE_CHECKING:
     from kdump.verify.checks.hanging import OpenTransaction
@@ -57,7 +58,8 @@ class Report:
     `compacted`: a segment, the name of the topic, a checkpoint or the options show that the log cleaner is at work.
     `outcome` is what a broker's next start would leave of the partition, None without findings or a directory.
     `context` is what the checkpoints of the log directory say about the partition. `valid_segments` are the segments,
-    by file name, that a broker's recovery leaves as they are, where VerifyOptions asks for them. Then
+    by file name, that a broker's recovery leaves as they are, where VerifyOptions asks for them. Then `views` are what
+    the scans showed of the segments of a log with errors or warnings, as far as they say all, and
     `directory_files` are those of the directory, listed before any of them was read, None where they are not known.
     """
 
@@ -83,6 +85,7 @@ class Report:
     context: CheckpointContext = field(default_factory=CheckpointContext)
     valid_segments: Mapping[str, ValidSegment] = field(default_factory=dict)
     directory_files: DirectoryFiles | None = None
+    views: Mapping[str, SegmentView] = field(default_factory=dict)
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Add findings and count them."""

@@ -19,7 +19,7 @@ from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.ranges import SegmentRange
 from kdump.storage.read_policy import ReadPolicy, open_file
-from kdump.storage.source import ProgressSource, Source
+from kdump.storage.source import ProgressSource, Source, reader_of
 from kdump.storage.walk import (
     MAX_BATCH_BYTES,
     BatchChunk,
@@ -35,7 +35,9 @@ from kdump.verify import checks
 from kdump.verify.checks import framing
 from kdump.verify.checks.indexes import check_structure
 from kdump.verify.findings import Finding
-from kdump.verify.range_summary import IndexEntries, RangeSummary
+from kdump.verify.merge import add, linked_times
+from kdump.verify.range_summary import IndexEntries, RangeSummary, ValidPrefix
+from kdump.verify.segment_view import MOST_CUTS, Stretch, damaged_bytes, damages_in
 
 _SUSPECT = BATCH_COLUMNS.index("suspect")
 _WIDTH: Final = len(BATCH_COLUMNS)
@@ -113,18 +115,19 @@ def scan(
     on_events: Callable[[bytes], None] | None = None,
     on_bytes: Callable[[int], object] | None = None,
     cache: IndexCache | None = None,
+    on_damage: Callable[[], None] | None = None,
 ) -> RangeSummary:
     """Scan one range.
 
     Without `carry`, the start of a range inside the file is a hint: the scan begins at the first batch from there on.
     `on_events` takes the events as they come; without it they are in the summary. `on_bytes` takes the number of bytes
-    read since the last call.
+    read since the last call. `on_damage` is called at each damage, after the events before it.
     """
     file = task.range.segment.log
     try:
         with only(file.path), open_file(file, task.options.read_policy, task.range) as source:
             counted = source if on_bytes is None else ProgressSource(source, on_bytes)
-            return scan_source(counted, task, carry, on_events, cache)
+            return scan_source(counted, task, carry, on_events, cache, on_damage)
     except SourceError as error:
         return RangeSummary(
             None, task.range.start, None, error=None if was_deleted_by_broker(file, task.options) else error
@@ -137,18 +140,49 @@ def scan_source(
     carry: Carry | None = None,
     on_events: Callable[[bytes], None] | None = None,
     cache: IndexCache | None = None,
+    on_damage: Callable[[], None] | None = None,
 ) -> RangeSummary:
     """Scan one range of a source that is open. See `scan`."""
+    if not task.options.valid_segments or task.range.segment.log.kind is not Kind.LOG:
+        return _scan_part(source, task, carry, on_events, cache, on_damage)
+    cache = IndexCache() if cache is None else cache
+    whole = _scan_part(source, task, carry, on_events, cache, on_damage, cuts=True)
+    last, cuts = whole, 0
+    while last.is_cut and cuts <= MOST_CUTS:
+        before, cuts = whole.scanned, cuts + 1
+        rest = task._replace(range=task.range._replace(start=whole.end))
+        last = _scan_part(source, rest, before.carry, on_events, cache, on_damage, cuts=cuts <= MOST_CUTS)
+        # A carry does not have the timestamp of the batch before.
+        if last.state and before.linked and last.scanned.first_position == whole.end:
+            before = linked_times(before, last.scanned)
+        add(whole, before, last, task.range.segment.log.base_offset or 0)
+    whole.is_cut = False
+    return whole
+
+
+def _scan_part(
+    source: Source,
+    task: ScanTask,
+    carry: Carry | None,
+    on_events: Callable[[bytes], None] | None,
+    cache: IndexCache | None,
+    on_damage: Callable[[], None] | None,
+    *,
+    cuts: bool = False,
+) -> RangeSummary:
+    """Scan one range; with `cuts` up to the end of its first damage, so that all before it has a state of its own."""
     (segment, start, stop), options = task
     file = segment.log
     summary = RangeSummary(None, start, None)
-    prefixes = _read_indexes(task, summary, IndexCache() if cache is None else cache)
-    tracker = None
-    if prefixes and file.base_offset is not None:
-        tracker = IndexTracker(file.base_offset)
-        tracker.check(prefixes.get(Kind.INDEX, b""), prefixes.get(Kind.TIMEINDEX, b""))
-        if options.valid_segments:
-            tracker.build()
+    tracker = _index_tracker(task, summary, IndexCache() if cache is None else cache)
+
+    def end_prefix(walk: Walk) -> None:
+        if summary.prefix is None:
+            codes = frozenset(code for code, _ in summary.counts)
+            summary.prefix = ValidPrefix(walk.position, walk.scanner.state(), codes, len(summary.events))
+        if on_damage is not None:
+            on_damage()
+
     walk = walk_of(
         file.kind,
         source,
@@ -161,7 +195,10 @@ def scan_source(
         runs=Runs() if file.kind is Kind.LOG else None,
         on_events=summary.events.append if on_events is None else on_events,
         indexes=tracker,
+        on_damage=end_prefix,
+        stops_at_damage=cuts,
     )
+    summary.view = [] if cuts else None
     try:
         if carry is not None or walk.sync():
             _walk_range(walk, task, summary)
@@ -170,14 +207,46 @@ def scan_source(
         summary.error = error
     summary.end = walk.position
     summary.state = walk.scanner.state()
+    summary.is_cut = cuts and summary.error is None and walk.has_stopped
     if tracker is not None:
-        summary.entries = tracker.bad_entries()
-        summary.entry_counts.update(tracker.bad_entry_counts())
-        built = tracker.built_range()
-        summary.rebuilt = None if built is None else IndexEntries(*built)
-    if summary.error is None:
+        _add_index_entries(tracker, summary)
+    if summary.view is not None:
+        _add_stretch(summary)
+    if summary.error is None and not summary.is_cut:
         _check_end(source, task, summary)
     return summary
+
+
+def _index_tracker(task: ScanTask, summary: RangeSummary, cache: IndexCache) -> IndexTracker | None:
+    """What checks the index entries of a range, and builds those of a recovery where they are asked for."""
+    prefixes, base = _read_indexes(task, summary, cache), task.range.segment.log.base_offset
+    if not prefixes or base is None:
+        return None
+    tracker = IndexTracker(base)
+    tracker.check(prefixes.get(Kind.INDEX, b""), prefixes.get(Kind.TIMEINDEX, b""))
+    if task.options.valid_segments:
+        tracker.build()
+    return tracker
+
+
+def _add_index_entries(tracker: IndexTracker, summary: RangeSummary) -> None:
+    summary.entries = tracker.bad_entries()
+    summary.entry_counts.update(tracker.bad_entry_counts())
+    built = tracker.built_range()
+    summary.rebuilt = None if built is None else IndexEntries(*built)
+
+
+def _add_stretch(summary: RangeSummary) -> None:
+    """Put the valid batches before the damage of a range that was cut into its view."""
+    assert summary.view is not None
+    if summary.start is None or summary.error is not None:
+        summary.view = None
+        return
+    prefix = summary.prefix
+    stop, state, events = summary.end, summary.scanned, len(summary.events)
+    if prefix is not None:
+        stop, state, events = prefix.stop, prefix.state, prefix.events
+    summary.view.insert(0, Stretch(summary.start, stop, state, summary.suspect, events))
 
 
 def _read_indexes(task: ScanTask, summary: RangeSummary, cache: IndexCache) -> dict[Kind, bytes]:
@@ -218,12 +287,30 @@ def _walk_range(walk: Walk, task: ScanTask, summary: RangeSummary) -> None:
         if isinstance(item, BatchChunk):
             for finding in _check_chunk(walk, item, segment, options):
                 summary.add(finding)
+            if summary.view is not None:
+                _view_chunk(summary, item)
             if item.damaged:
                 summary.damages += 1
                 summary.damaged_at = item.row(item.batches - 1).position
         else:
             summary.add(framing.not_a_batch(file.path, item, file.preallocated))
             _add_damage(summary, item)
+            if summary.view is None:
+                continue
+            if isinstance(item, Gap | Tail):
+                read = reader_of(walk.source)
+                summary.view.append(damaged_bytes(item, read, preallocated=file.preallocated))
+            elif not isinstance(item, ForeignBatch) or item.undecided:
+                summary.view = None
+
+
+def _view_chunk(summary: RangeSummary, chunk: BatchChunk) -> None:
+    """Note in the view what is wrong with the batches of a chunk."""
+    if chunk.damaged and summary.view is not None:
+        summary.view += damages_in(chunk)
+        return
+    for suspect in chunk.suspects():
+        summary.suspect |= suspect
 
 
 def _check_end(source: Source, task: ScanTask, summary: RangeSummary) -> None:

@@ -39,6 +39,38 @@ def valid_segment(
     )
 
 
+def valid_prefix(
+    log: LogFile, summary: RangeSummary, replayed: Set[str], open_by_producer: Mapping[int, int] | None
+) -> ValidSegment | None:
+    """What a recovery leaves of a damaged segment that stops where its damage begins; None where that is not known.
+
+    `replayed` are the codes that the replay of the producers reported, `open_by_producer` the first offsets of the
+    transactions that are open where the damage begins.
+    """
+    prefix = summary.prefix
+    if (
+        prefix is None
+        or open_by_producer is None
+        or log.base_offset is None
+        or not summary.damages
+        or summary.error is not None
+    ):
+        return None
+    state = prefix.state
+    legacy, modern = state.magics[0] + state.magics[1], state.magics[2]
+    if (legacy and modern) or not _is_valid(prefix.codes | replayed):
+        return None
+    return ValidSegment(
+        state.last_offset + 1 if state.batches else log.base_offset,
+        tuple((epoch, offset) for epoch, offset, _ in state.epochs),
+        open_by_producer,
+        has_wrapper_messages=bool(legacy) and sum(state.codecs[1:]) > 0,
+        state_end=log.base_offset if legacy else None,
+        valid_bytes=prefix.stop,
+        is_damaged=True,
+    )
+
+
 def _is_valid(codes: Set[str]) -> bool:
     if not codes:
         return True

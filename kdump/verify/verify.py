@@ -297,7 +297,8 @@ def _verify_partition(
         with only(partition.path):
             for segment in logs_of(partition):
                 on_events = verifier.begin_segment(segment)
-                summary = scan(ScanTask(SegmentRange(segment), options), on_events=on_events, on_bytes=on_bytes)
+                task = ScanTask(SegmentRange(segment), options)
+                summary = scan(task, on_events=on_events, on_bytes=on_bytes, on_damage=verifier.end_stretch)
                 verifier.end_segment(segment, summary)
             return verifier.conclude()
     except SourceError as error:

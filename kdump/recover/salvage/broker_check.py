@@ -34,12 +34,13 @@ def refusals_of(
     files: Sequence[BatchFile],
     layout: SegmentLayout,
     replay: SalvageReplay,
+    valid: Mapping[str, ValidSegment],
     index_interval_bytes: int,
 ) -> tuple[Refusal, ...]:
-    """What a broker refuses of the segments. Raises SourceError."""
+    """What a broker refuses of the segments, of which it finds `valid` without damage. Raises SourceError."""
     unstable = min(replay.transactions.open.values(), default=None)
     return (
-        *_refused_at_start(directory, files, layout, replay, index_interval_bytes),
+        *_refused_at_start(directory, layout, valid, index_interval_bytes),
         *_unreadable_wrappers(directory, files, layout, unstable),
     )
 
@@ -62,19 +63,11 @@ def batches_refused(refusals: Iterable[Refusal], layout: SegmentLayout) -> dict[
 
 
 def _refused_at_start(
-    directory: str,
-    files: Sequence[BatchFile],
-    layout: SegmentLayout,
-    replay: SalvageReplay,
-    index_interval_bytes: int,
+    directory: str, layout: SegmentLayout, valid: Mapping[str, ValidSegment], index_interval_bytes: int
 ) -> tuple[Refusal, ...]:
     if not layout.segments:
         return ()
     pieces = {segment_file_name(segment.base_offset, ".log"): segment.pieces for segment in layout.segments}
-    valid = {
-        segment_file_name(segment.base_offset, ".log"): found
-        for segment, found in _valid_segments(files, layout, replay)
-    }
     state = DirectoryState(
         {segment_file_name(segment.base_offset, ".log"): segment.size for segment in layout.segments},
         lambda name: open_pieces(directory, pieces[name], name),
@@ -84,10 +77,17 @@ def _refused_at_start(
     return predict_start(state).refusals
 
 
+def valid_segments(files: Sequence[BatchFile], layout: SegmentLayout, replay: SalvageReplay) -> dict[str, ValidSegment]:
+    """What a broker finds in the segments without a damage, by name, so that they are not read again."""
+    return {
+        segment_file_name(segment.base_offset, ".log"): found
+        for segment, found in _valid_segments(files, layout, replay)
+    }
+
+
 def _valid_segments(
     files: Sequence[BatchFile], layout: SegmentLayout, replay: SalvageReplay
 ) -> Iterator[tuple[PlannedSegment, ValidSegment]]:
-    """What a broker finds in the segments without a damage, so that they are not read again."""
     certain = UNENDED not in replay.removed.values()  # else what was open may be gone
     for segment, own in zip(layout.segments, layout.batches, strict=True):
         legacy = sum(1 for batch in own if batch.magic < 2)

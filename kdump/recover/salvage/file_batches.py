@@ -8,13 +8,12 @@ import os
 import struct
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.batch import CONTROL, TRANSACTIONAL, Batch
 from kdump.kernel.producers import DATA, EVENT, GAP, Runs
 from kdump.kernel.producers import TRANSACTIONAL as EVENT_TRANSACTIONAL
 from kdump.kernel.results import NO_VALUE, ScanState
-from kdump.kernel.scan import SUSPECTS
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.salvage.batch_span import BatchSpan, are_ordered
 from kdump.recover.salvage.offset_order import LogName, actual_base_offsets
@@ -22,19 +21,9 @@ from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.source import Source
 from kdump.storage.walk import BatchChunk, Gap, Item, Tail
+from kdump.verify.segment_view import OUT_OF_ORDER, Damage, SegmentView, Stretch, damaged_batch, damaged_bytes
 
-ORDER_CODES: Final = frozenset({"offset/backwards", "offset/range", "epoch/backwards"})
-"""Findings about the place of a batch, which is checked again once it is known which batches stay."""
-_OUT_OF_ORDER: Final = sum(1 << bit for bit, code in enumerate(SUSPECTS) if code in ORDER_CODES)
 _EVENT: Final = struct.Struct(EVENT)
-
-
-class DamageRange(NamedTuple):
-    """Bytes [start, stop) of a file that hold no valid batch, and the code of the finding about them."""
-
-    start: int
-    stop: int
-    code: str
 
 
 @dataclass(slots=True)
@@ -42,18 +31,20 @@ class BatchFile:
     """A log file, its valid batches, and the bytes that hold none.
 
     `padding` is where the zeros begin that a broker preallocated. `scan_state` is the state of the scan, None where a
-    batch is out of order. `actual_base_offset` is the base offset by which the file is sorted.
+    batch is out of order. `actual_base_offset` is the base offset by which the file is sorted. `view` is what a verify
+    showed of the file, None where it has to be read.
     """
 
     number: int
     segment: Segment
     batches: list[BatchSpan] = field(default_factory=list)
-    damages: list[DamageRange] = field(default_factory=list)
+    damages: list[Damage] = field(default_factory=list)
     padding: int | None = None
     scan_state: ScanState | None = None
     suspect: int = 0
     epochs: list[tuple[int, int]] | None = None
     actual_base_offset: int = -1
+    view: SegmentView | None = None
 
     @property
     def log(self) -> LogFile:
@@ -85,14 +76,13 @@ class BatchFile:
         if isinstance(item, BatchChunk):
             for batch, suspect in zip(item.rows(), item.suspects(), strict=True):
                 if item.damaged:
-                    code = codes_of(suspect)[0]
-                    self.damages.append(DamageRange(batch.position, batch.position + batch.size, code))
+                    self.damages.append(damaged_batch(batch, suspect))
                 else:
                     self._add(_span_of(batch, suspect, self.number), together)
         elif isinstance(item, Gap | Tail):
-            self.damages.append(DamageRange(item.position, item.position + item.length, _code_of(item)))
-            if isinstance(item, Tail) and self.log.preallocated and item.reason == "zeros":
-                self.padding = item.position
+            damage = damaged_bytes(item, _no_bytes, preallocated=self.log.preallocated)
+            self.damages.append(damage)
+            self.padding = damage.start if damage.padding else self.padding
 
     def _add(self, batch: BatchSpan, together: Set[int] | None) -> None:
         if together is not None:
@@ -106,8 +96,13 @@ class BatchFile:
     def scan(self, options: RecoverOptions, transactional: set[int]) -> None:
         """Scan the file as a verify does, for `scan_state`; adds the producers of transactions to `transactional`.
 
-        Raises SourceError.
+        A view of it says the same where the log has no transactions. Raises SourceError.
         """
+        view = self.view
+        if view is not None and not (view.state.transactional or view.state.control):
+            self.suspect = view.suspect
+            self.scan_state = None if view.is_out_of_order else view.state
+            return
         limit = options.max_batch_bytes
 
         def on_events(events: bytes) -> None:
@@ -129,7 +124,20 @@ class BatchFile:
                     for suspect in item.suspects():
                         self.suspect |= suspect
             seen = walk.scanner.state()
-        self.scan_state = None if self.suspect & _OUT_OF_ORDER else seen
+        self.scan_state = None if self.suspect & OUT_OF_ORDER else seen
+
+    def take_view(self, transactional: Set[int]) -> bool:
+        """Make one batch of each stretch of the view, unless their batches differ in kind; whether it was done."""
+        view = self.view
+        if view is None or transactional or not view.is_plain:
+            return False
+        stretches = [stretch for stretch in view.stretches if stretch.state.batches]
+        if any(stretch.state.gaps or len(stretch.state.epochs) > 1 for stretch in stretches):
+            return False
+        self.batches = [_span_of_stretch(stretch, self.number) for stretch in stretches]
+        self.damages = view.damages
+        self.padding = next((damage.start for damage in self.damages if damage.padding), None)
+        return True
 
     def join(self, transactional: Set[int]) -> bool:
         """Make one batch of all in a file without damage, unless they differ in kind; whether it was done."""
@@ -184,6 +192,31 @@ def _joined(left: BatchSpan, right: BatchSpan) -> BatchSpan:
     )
 
 
+def _span_of_stretch(stretch: Stretch, number: int) -> BatchSpan:
+    state, size = stretch.state, stretch.stop - stretch.start
+    return BatchSpan(
+        number,
+        stretch.start,
+        size,
+        2,
+        state.first_offset,
+        state.last_offset,
+        state.known_epoch,
+        0,
+        -1,
+        -1,
+        state.records,
+        stretch.suspect,
+        state.max_timestamp,
+        state.batches,
+    )
+
+
+def _no_bytes(position: int, size: int) -> bytes:
+    """The offsets that a damaged header names say nothing about what is kept."""
+    return b""
+
+
 def _span_of(batch: Batch, suspect: int, number: int) -> BatchSpan:
     position, size, magic, first, last, count, epoch, _, attributes, _, timestamp, producer, producer_epoch, _ = batch
     legacy = magic < 2
@@ -204,16 +237,6 @@ def _span_of(batch: Batch, suspect: int, number: int) -> BatchSpan:
     )
 
 
-def codes_of(suspect: int) -> list[str]:
-    return [code for bit, code in enumerate(SUSPECTS) if suspect >> bit & 1]
-
-
-def _code_of(item: Gap | Tail) -> str:
-    if isinstance(item, Tail):
-        return f"tail/{item.reason}"
-    return "batch/length" if item.headed else "gap/bytes"
-
-
 def read_files(files: "Sequence[BatchFile]", options: RecoverOptions) -> bool:
     """Read the files; whether all batches are in order, so that neighbours could be joined. Raises SourceError."""
     transactional: set[int] = set()
@@ -228,7 +251,7 @@ def read_files(files: "Sequence[BatchFile]", options: RecoverOptions) -> bool:
     for one in files:
         if not is_ordered:
             one.read(options)
-        elif not one.join(transactional):
+        elif not one.join(transactional) and not one.take_view(transactional):
             one.read(options, transactional)
     # After damaged bytes the checks of a verify begin again, as at the start of a log.
     if is_ordered and not are_ordered([batch for one in files for batch in one.batches]):

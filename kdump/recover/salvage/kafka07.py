@@ -14,9 +14,10 @@ from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.result import Refusal
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.salvage.batch_span import BatchSpan
-from kdump.recover.salvage.file_batches import BatchFile, DamageRange
+from kdump.recover.salvage.file_batches import BatchFile
 from kdump.recover.salvage.result import RemovedBytes, SalvageResult, loss_of, removed_bytes
 from kdump.storage.pieces import Piece, open_pieces
+from kdump.verify.segment_view import Damage
 
 
 def keep_kafka07(directory: str, files: Sequence[BatchFile], options: RecoverOptions) -> SalvageResult:
@@ -68,8 +69,10 @@ def _split(directory: str, one: BatchFile, piece: Piece, options: RecoverOptions
         with open_pieces(directory, (piece,), piece.name) as source:
             part.walk(source, one.base + piece.start, options)
         starts = {batch.position + piece.start for batch in part.batches}
-        damages = [DamageRange(start + piece.start, stop + piece.start, code) for start, stop, code in part.damages]
-    borders = [stop for _, stop, _ in damages if stop < piece.stop and stop in starts]
+        damages = [
+            Damage(damage.start + piece.start, damage.stop + piece.start, damage.code) for damage in part.damages
+        ]
+    borders = [damage.stop for damage in damages if damage.stop < piece.stop and damage.stop in starts]
     if not borders:
         yield piece
     for start, stop in pairwise([piece.start, *borders, piece.stop] if borders else []):

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from kdump.format.naming import Kind
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.salvage.batch_span import BatchSpan
-from kdump.recover.salvage.broker_check import BatchKey, batches_refused, refusals_of
+from kdump.recover.salvage.broker_check import BatchKey, batches_refused, refusals_of, valid_segments
 from kdump.recover.salvage.conflicts import BatchConflict, BatchRange
 from kdump.recover.salvage.disputes import Conflict, OffsetRun
 from kdump.recover.salvage.file_batches import BatchFile, read_files, sorted_files
@@ -31,20 +31,28 @@ from kdump.recover.salvage.segments import SegmentLayout
 from kdump.recover.salvage.transaction_indexes import kept_indexes, usable_entries
 from kdump.recover.salvage.undecided import undecided_sentence
 from kdump.storage.partition import Partition
+from kdump.verify.segment_view import SegmentView
 
 __all__ = ["SalvageResult", "keep"]
 
 _MOST_REFUSALS: Final = 10_000
 
 
-def keep(partition: Partition, options: RecoverOptions) -> SalvageResult:
-    """What a salvage keeps of the segments of a partition, which all lie in `partition.path`. Raises SourceError."""
+def keep(
+    partition: Partition, options: RecoverOptions, views: Mapping[str, SegmentView] | None = None
+) -> SalvageResult:
+    """What a salvage keeps of the segments of a partition, which all lie in `partition.path`.
+
+    `views` are what a verify showed of their files, by name. Raises SourceError.
+    """
     segments = [segment for segment in partition.segments if segment.log.base_offset is not None]
     files = [BatchFile(number, segment) for number, segment in enumerate(segments)]
     if any(one.log.kind is Kind.KAFKA07 for one in files):
         for one in files:
             one.read(options)
         return keep_kafka07(partition.path, files, options)
+    for one in files:
+        one.view = (views or {}).get(one.name)
     is_ordered = read_files(files, options)
     if not is_ordered:
         files = sorted_files(files)
@@ -90,7 +98,8 @@ def _attempt(
     layout.lay_out(partition.path, stay)
     indexes = kept_indexes(replay.transactions, stay, old, layout.segments, files)
     dropped = [piece for one in files for piece in _removed_ranges(one, removed)]
-    refusals = refusals_of(partition.path, files, layout, replay, options.index_interval_bytes)
+    valid = valid_segments(files, layout, replay)
+    refusals = refusals_of(partition.path, files, layout, replay, valid, options.index_interval_bytes)
     undecided, missing = replay.transactions.undecided, replay.transactions.missing_offsets
     result = SalvageResult(
         tuple(layout.segments),
@@ -105,6 +114,7 @@ def _attempt(
         lost=loss_of(sorted(removed, key=lambda batch: batch.first), dropped),
         log_end_offset=layout.log_end_offset,
         refusals=refusals,
+        valid_segments=valid,
     )
     return _Attempt(result, batches_refused(refusals, layout))
 
@@ -131,7 +141,7 @@ def _in_order(
 def _removed_ranges(one: BatchFile, removed: Mapping[BatchSpan, str]) -> Iterator[RemovedBytes]:
     """The bytes of a file that go, in order; neighbours with the same code are one range."""
     gone = [_Removal(batch.position, batch.end, removed[batch], batch) for batch in one.batches if batch in removed]
-    gone += [_Removal(*damage, None) for damage in one.damages]
+    gone += [_Removal(damage.start, damage.stop, damage.code, None) for damage in one.damages]
     runs: list[list[_Removal]] = []
     for each in sorted(gone, key=lambda each: each.start):
         last = runs[-1][-1] if runs else None

@@ -22,7 +22,7 @@ from kdump.storage.pieces import Piece
 
 def salvage(given: PlanInput, partition: Partition, budget: RebuildBudget | None = None) -> Plan:
     """The plan for a directory that has something to do. Raises SourceError."""
-    kept = keep(partition, given.options)
+    kept = keep(partition, given.options, given.report.views)
     builder = PlanBuilder(given, budget)
     builder.gap_codes = {Piece(one.name, one.start, one.stop): one.because for one in kept.dropped}
     plan = _plan_kafka07(builder, kept) if given.is_kafka07 else _plan_start(builder, kept)
@@ -31,7 +31,9 @@ def salvage(given: PlanInput, partition: Partition, budget: RebuildBudget | None
 
 
 def _plan_start(builder: PlanBuilder, kept: SalvageResult) -> Plan:
-    log = loadable(builder.given, _view_of(builder.given, kept), recovery_point=0)
+    view = _view_of(builder.given, kept)
+    valid_pieces = {name: (view.pieces[name], valid) for name, valid in kept.valid_segments.items()}
+    log = loadable(builder.given, view, 0, valid_pieces)
     segments = plan_segments(builder, log)
     plan_indexes(builder, log, segments)
     for name, data in kept.transaction_indexes.items():

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kdump.broker.rebuild_request import PlannedSegment
-from kdump.broker.result import Refusal
+from kdump.broker.result import Refusal, ValidSegment
 from kdump.format.batch import CONTROL, TRANSACTIONAL
 from kdump.recover.plan import GivenUp
 from kdump.recover.salvage.batch_span import BatchSpan
@@ -52,6 +52,8 @@ class SalvageResult(NamedTuple):
     log_end_offset: int | None = None
     refusals: tuple[Refusal, ...] = ()
     """Why a broker would still refuse the log: no case is known."""
+    valid_segments: Mapping[str, ValidSegment] = {}
+    """What a broker finds in the segments, by their names, as far as they are known to be valid."""
 
 
 def removed_bytes(name: str, start: int, stop: int, code: str, batches: Sequence[BatchSpan]) -> RemovedBytes:

@@ -7,10 +7,11 @@ from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.naming import segment_file_name
 from kdump.recover.salvage.batch_reader import BatchReader
 from kdump.recover.salvage.batch_span import BatchSpan
-from kdump.recover.salvage.file_batches import ORDER_CODES, BatchFile, codes_of
+from kdump.recover.salvage.file_batches import BatchFile
 from kdump.recover.salvage.lost_markers import NO_END
 from kdump.storage.pieces import Piece
 from kdump.verify.reaction import is_valid_log
+from kdump.verify.segment_view import ORDER_CODES, codes_of
 
 
 class SegmentLayout:

@@ -1,0 +1,174 @@
+"""Adds the summary of a range to that of the ranges before it, whose state its scan had, or agrees with."""
+
+import operator
+from typing import Final
+
+from kdump.format.index import HIGHEST_RELATIVE_OFFSET, TIME_ENTRY
+from kdump.kernel.results import NO_VALUE, ScanState
+from kdump.verify.findings import KEPT
+from kdump.verify.range_summary import IndexEntries, RangeSummary, ValidPrefix
+from kdump.verify.segment_view import Damage, Stretch
+
+_MOST: Final = (1 << 63) - 1  # where the kernel stops counting
+BACK_MS: Final = 7 * 86_400_000
+"""The step back between the timestamps of two batches from which on it is counted."""
+
+
+def add(left: RangeSummary, before: ScanState, right: RangeSummary, base_offset: int) -> None:
+    """Add to `left` the summary of the range after it. `before` is the state of `left` with what lies between them."""
+    if left.prefix is None and right.prefix is not None:
+        left.prefix = _prefix(left, before, right.prefix)
+    left.view = _joined_views(left, right)
+    for finding in right.findings:
+        if sum(1 for kept in left.findings if kept.code == finding.code) < KEPT:
+            left.findings.append(finding)
+    left.counts.update(right.counts)
+    for entry in right.entries:
+        if sum(1 for kept in left.entries if kept.problem == entry.problem) < KEPT:
+            left.entries.append(entry)
+    left.entry_counts.update(right.entry_counts)
+    left.events += right.events
+    left.damages += right.damages
+    left.damaged_at = max(left.damaged_at, right.damaged_at)
+    left.tail = left.tail if right.tail is None else right.tail
+    left.rebuilt = _joined_entries(left, right, base_offset)
+    left.state = before if right.state is None else _merged(before, right.state)
+    left.end = right.end
+    left.error = right.error
+
+
+def _joined_views(left: RangeSummary, right: RangeSummary) -> list[Stretch | Damage] | None:
+    """What both ranges show of the file. Without damage at the border a stretch goes on there."""
+    if left.view is None or right.view is None:
+        return None
+    events = len(left.events)
+    items = [item._replace(events=events + item.events) if isinstance(item, Stretch) else item for item in right.view]
+    if left.view and items and isinstance(one := left.view[-1], Stretch) and isinstance(other := items[0], Stretch):
+        between = linked_times(linked(one.state, other.state), other.state) if other.state.batches else one.state
+        whole = _merged(between, other.state)
+        items[0] = Stretch(one.start, other.stop, whole, one.suspect | other.suspect, other.events)
+        return left.view[:-1] + items
+    return left.view + items
+
+
+_FIRST = (
+    "first_position",
+    "first_offset",
+    "first_epoch",
+    "first_spans",
+    "first_timestamp",
+    "index_begin",
+    "time_begin",
+)
+_LAST = ("last_position", "last_offset", "known_last", "has_last", "last_timestamp", "index_cursor", "time_cursor")
+_SUM = (
+    "batches",
+    "records",
+    "unopened",
+    "valid_bytes",
+    "gaps",
+    "gap_offsets",
+    "inner_magic",
+    "control",
+    "transactional",
+    "produced",
+    "broken",
+    "backs",
+)
+_FIRST_GAP = ("gap_position", "gap_first", "gap_previous")
+_FIRST_BACK = ("back_position", "back_offset")
+_LARGEST = ("max_timestamp", "max_timestamp_offset", "max_timestamp_position")
+
+
+def linked(left: ScanState, right: ScanState) -> ScanState:
+    """The left state with the gap between the offsets of the two walks."""
+    missing = right.first_offset - left.known_last - 1
+    if not missing or not right.first_spans:
+        return left
+    if not left.gaps:
+        left = left._replace(
+            gap_position=right.first_position, gap_first=right.first_offset, gap_previous=left.known_last
+        )
+    return left._replace(
+        gaps=left.gaps + 1,
+        gap_offsets=min(left.gap_offsets + missing, _MOST),
+        gap_largest=max(left.gap_largest, min(missing, _MOST)),
+    )
+
+
+def linked_times(left: ScanState, right: ScanState) -> ScanState:
+    """The left state with the step back between the timestamps of the two walks."""
+    back = left.last_timestamp - right.first_timestamp
+    if right.first_timestamp < 0 or back <= BACK_MS:
+        return left
+    if not left.backs:
+        left = left._replace(back_position=right.first_position, back_offset=right.first_offset)
+    return left._replace(backs=left.backs + 1, back_largest=max(left.back_largest, back))
+
+
+def _merged(left: ScanState, right: ScanState) -> ScanState:
+    """The state of one walk over both ranges."""
+    names: list[str] = []  # of the fields that are taken from the right
+    if right.batches:
+        names += _LAST
+    if not left.batches:
+        names += _FIRST
+    if not left.gaps:
+        names += _FIRST_GAP
+    if not left.backs:
+        names += _FIRST_BACK
+    if right.max_timestamp > left.max_timestamp:
+        names += _LARGEST
+    if not left.inner_magic:
+        names.append("inner_magic_position")
+    return left._replace(
+        **{name: getattr(right, name) for name in names},
+        **{name: min(getattr(left, name) + getattr(right, name), _MOST) for name in _SUM},
+        **{name: max(getattr(left, name), getattr(right, name)) for name in ("gap_largest", "back_largest")},
+        linked=right.linked,
+        known_epoch=right.known_epoch if right.known_epoch >= 0 else left.known_epoch,
+        compacted=left.compacted or right.compacted,
+        index_differs=left.index_differs or right.index_differs,
+        codecs=tuple(map(operator.add, left.codecs, right.codecs)),
+        magics=tuple(map(operator.add, left.magics, right.magics)),
+        epochs=_epochs(left.epochs, right.epochs),
+    )
+
+
+def _joined_entries(left: RangeSummary, right: RangeSummary, base_offset: int) -> IndexEntries | None:
+    """The index entries that a recovery writes for both ranges.
+
+    In the right range it knows the timestamps of the left one. None where the right walk counted its interval from
+    another entry than the recovery does.
+    """
+    whole, more = left.rebuilt, right.rebuilt
+    if whole is None or more is None:
+        return None
+    if more.since < 0:
+        return whole
+    if more.since != whole.last_position:
+        return None
+    largest, offset = left.scanned.max_timestamp, left.scanned.max_timestamp_offset - base_offset
+    if largest >= more.due > NO_VALUE and largest > whole.last_timestamp:
+        if not 0 <= offset <= HIGHEST_RELATIVE_OFFSET:
+            return None
+        whole.times.extend(TIME_ENTRY.pack(largest, offset))
+    whole.times.extend(more.later_than(largest))
+    whole.offsets.extend(more.offsets)
+    return whole
+
+
+def _prefix(left: RangeSummary, before: ScanState, right: ValidPrefix) -> ValidPrefix:
+    """The left range, in which all is valid, with what lies before the first damage of the right one."""
+    codes = right.codes.union(code for code, _ in left.counts)
+    return ValidPrefix(right.stop, _merged(before, right.state), codes, len(left.events) + right.events)
+
+
+Epochs = tuple[tuple[int, int, int], ...]
+
+
+def _epochs(left: Epochs, right: Epochs) -> Epochs:
+    """The changes of the leader epoch over both ranges. The right walk has its first batch as a change."""
+    if left and right and left[-1][0] == right[0][0]:
+        right = right[1:]
+    return left + right

@@ -1,0 +1,99 @@
+"""How many bytes the commands read of a log with one flipped bit, for each byte of the log.
+
+What the kernel of the operating system counts: pages that are in its cache count as well.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kdump.engine.serial import Serial
+from kdump.recover.plan import SALVAGE, Plan, RecoverOptions, RecoveryResult
+from kdump.recover.planner import plan_recovery
+from kdump.recover.recover import recover_logs
+from kdump.storage.discovery import discover
+from kdump.verify.verify import verify_logs
+from support import build
+
+COUNTS = Path("/proc/self/io")
+BYTES = 32 << 20
+pytestmark = pytest.mark.skipif(not COUNTS.exists(), reason="this system does not count what a process reads")
+
+
+def read_bytes() -> int:
+    return int(COUNTS.read_text().split()[1])
+
+
+def fill(directory: Path, records: int, value_bytes: int, *, segments: int = 1) -> int:
+    """A log in a log directory with a flipped bit in the middle of a segment in its middle; its size in bytes."""
+    directory.mkdir(parents=True)
+    batch = bytearray(build.batch([build.record(value=b"v" * value_bytes) for _ in range(records)], base_offset=0))
+    offset = 0
+    for _ in range(segments):
+        path = directory / f"{offset:020d}.log"
+        index, indexed, base = bytearray(), 0, offset
+        with path.open("wb") as log:
+            while log.tell() < BYTES // segments:
+                if log.tell() - indexed > 4096:
+                    indexed = log.tell()
+                    index += struct.pack(">ii", offset + records - 1 - base, indexed)
+                struct.pack_into(">q", batch, 0, offset)
+                log.write(batch)
+                offset += records
+        path.with_suffix(".index").write_bytes(index)
+    (directory.parent / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    (directory / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    logs = sorted(directory.glob("*.log"))
+    damaged = logs[len(logs) // 2]
+    batches = damaged.stat().st_size // len(batch)
+    with damaged.open("r+b") as log:
+        log.seek(batches // 2 * len(batch) + 64)
+        byte = log.read(1)[0]
+        log.seek(-1, os.SEEK_CUR)
+        log.write(bytes([byte ^ 1]))
+    return sum(log.stat().st_size for log in logs)
+
+
+def _name(value: object) -> str:
+    return getattr(value, "__name__", str(value))
+
+
+def verify(path: str) -> None:
+    for report in verify_logs(discover([path]), engine=Serial()):
+        assert not report.errors
+        if report.files:
+            assert any(finding.code == "batch/crc" for finding in report.findings)
+
+
+def preview(path: str) -> None:
+    plans = list(plan_recovery(discover([path]), compares=True))
+    assert any(isinstance(plan, Plan) and plan.salvage is not None for plan in plans)
+
+
+def recover(path: str, options: RecoverOptions) -> None:
+    done = [item for item in recover_logs(discover([path]), options) if isinstance(item, RecoveryResult)]
+    assert any(item.applied and item.error is None for item in done)
+
+
+def truncate(path: str) -> None:
+    recover(path, RecoverOptions())
+
+
+def salvage(path: str) -> None:
+    recover(path, RecoverOptions(strategy=SALVAGE))
+
+
+@pytest.mark.parametrize(("run", "most"), [(verify, 1.6), (preview, 2.0), (truncate, 3.0), (salvage, 4.0)], ids=_name)
+@pytest.mark.parametrize("segments", [1, 4])
+def test_a_damaged_log_is_read_a_few_times(
+    tmp_path: Path, run: Callable[[str], None], most: float, segments: int
+) -> None:
+    size = fill(tmp_path / "logs" / "topic-0", 16, 1000, segments=segments)
+    before = read_bytes()
+    run(str(tmp_path / "logs"))
+    assert (read_bytes() - before) / size <= most
