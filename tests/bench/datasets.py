@@ -31,6 +31,8 @@ class Spec:
     units: float = 1
     partitions: int = 0
     """So many partitions of so many segments in a log directory, whatever the scale; 0: one partition."""
+    damaged_share: float = 0
+    """This share of the batches of a segment have a flipped bit, at least one of them, evenly spread; 0: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ SPECS: dict[str, Spec] = {
     "transactional": Spec(partial(streams.transactional, batch_bytes=16 << 10), segments=4),
     "compacted": Spec(partial(streams.compacted, batch_bytes=16 << 10), segments=4),
     "one-record": Spec(partial(streams.one_record, batch_bytes=140)),
+    "flipped-bit": Spec(partial(streams.plain, batch_bytes=16 << 10), damaged_share=1e-9),
+    "damaged": Spec(partial(streams.plain, batch_bytes=16 << 10), damaged_share=0.01),
     "magic1": Spec(partial(streams.magic1, append_bytes=16 << 10)),
     "log": Spec(partial(streams.plain, batch_bytes=16 << 10), segments=4, units=1 / 4),
     "plain-32m": Spec(partial(streams.plain, batch_bytes=16 << 10), units=1 / 32),
@@ -125,7 +129,11 @@ class Cache:
                 )
             else:
                 segments = write_partition(
-                    directory, spec.stream(Random(seed)), segments=spec.segments, segment_bytes=segment_bytes
+                    directory,
+                    spec.stream(Random(seed)),
+                    segments=spec.segments,
+                    segment_bytes=segment_bytes,
+                    damaged_share=spec.damaged_share,
                 )
         return Data(name, directory, tuple(segments))
 

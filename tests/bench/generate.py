@@ -85,10 +85,14 @@ class SegmentWriter:
             self._last_time_entry = timestamp
 
 
-def write_partition(directory: Path, stream: Stream, *, segments: int, segment_bytes: int) -> list[Segment]:
+def write_partition(
+    directory: Path, stream: Stream, *, segments: int, segment_bytes: int, damaged_share: float = 0
+) -> list[Segment]:
     """Fill `directory` (named topic-partition) with segments of about `segment_bytes`, measured decompressed, and say
-    so beside it."""
+    so beside it. That share of their batches, at least one, has a flipped bit."""
     written = _fill(directory, stream, segments, segment_bytes)
+    for segment in written if damaged_share else ():
+        _flip_bits(segment, max(1, int(segment.batches * damaged_share)))
     _write_manifest(directory.parent, written)
     return written
 
@@ -120,6 +124,22 @@ def write_log_directory(
     (directory / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":7}', encoding="ascii")
     _write_manifest(home, written)
     return written
+
+
+def _flip_bits(segment: Segment, count: int) -> None:
+    """Flip a bit of the records of so many batches, the first of them after half of the distance between two."""
+    distance, number, position = segment.batches / count, 0, 0
+    with segment.path.open("r+b") as file:
+        for batch in range(segment.batches):
+            file.seek(position)
+            length = 12 + int.from_bytes(file.read(12)[8:], "big")
+            if batch == int((number + 0.5) * distance):
+                number += 1
+                file.seek(position + length - 1)
+                last = file.read(1)[0]
+                file.seek(position + length - 1)
+                file.write(bytes([last ^ 1]))
+            position += length
 
 
 def _fill(directory: Path, stream: Stream, segments: int, segment_bytes: int) -> list[Segment]:

@@ -31,13 +31,14 @@ class Command:
     """One process, started in the repository's root.
 
     `expect`: numbers that its last line of output, a JSON object, must have. `timed`: that line also has the `seconds`
-    that count, those of a part of the process.
+    that count, those of a part of the process. `status`: the exit status that it must have.
     """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     expect: Mapping[str, int] | None = None
     timed: bool = False
+    status: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def run(command: Command) -> Sample:
         if launched.returncode:
             raise CommandError(f"{command.argv[0]}: {launched.stderr.strip().splitlines()[-1]}")
         measured = json.loads(launched.stdout)
-        if measured.pop("status") != 0:
+        if measured.pop("status") != command.status:
             raise CommandError(f"{_short(command)} failed: {_why(err.read_text(errors='replace'))}")
         if command.expect is not None:
             said = _checked(command, command.expect, out.read_text().strip().splitlines())

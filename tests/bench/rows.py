@@ -183,6 +183,10 @@ def recover() -> Iterator[Row]:
         ("idempotent-x4", "idempotent", None),
     ):
         yield Row(f"recover-{name}", data, Kind.AT_LEAST, target, _recover, lambda tools, data: tools.loader(data))
+    for name, target in (("flipped-bit", 2.0), ("damaged", None)):
+        yield Row(f"verify-{name}", name, Kind.AT_MOST, target, _verify_damaged, _floor, _help)
+        yield Row(f"recover-plan-{name}", name, Kind.AT_MOST, target, _recover_damaged, _verify_damaged)
+        yield Row(f"memory-recover-plan-{name}", name, Kind.PEAK, 64, _recover_damaged)
     for name in ("plain", "one-record", "idempotent"):
         yield Row(f"memory-recover-{name}", name, Kind.PEAK, 64, _recover)
 
@@ -227,6 +231,14 @@ def all_rows() -> list[Row]:
 
 def _recover_plan(tools: Tools, data: Data) -> Command:
     return tools.kdump("recover", "--jobs", "1", str(data.directory))
+
+
+def _verify_damaged(tools: Tools, data: Data) -> Command:
+    return tools.kdump("verify", "--jobs", "1", "--fail-on", "never", str(data.directory))
+
+
+def _recover_damaged(tools: Tools, data: Data) -> Command:
+    return tools.kdump("recover", "--jobs", "1", str(data.directory), status=1)
 
 
 def _recover(tools: Tools, data: Data) -> Command:

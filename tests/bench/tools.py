@@ -41,11 +41,11 @@ class Tools:
         self._kdump = kdump
         root.mkdir(parents=True, exist_ok=True)
 
-    def kdump(self, *arguments: str) -> Command:
-        """The tool under test with any arguments."""
+    def kdump(self, *arguments: str, status: int = 0) -> Command:
+        """The tool under test with any arguments; `status` is the exit status that is right."""
         if not os.access(self._kdump, os.X_OK):
             raise UnavailableError(f"no kdump at {self._kdump}")
-        return Command((str(self._kdump), *arguments))
+        return Command((str(self._kdump), *arguments), status=status)
 
     def verify(self, data: Data, *options: str, path: str | None = None) -> Command:
         """`kdump verify` over the files of `data`, or over `path`; it must count what the generator wrote."""
