@@ -16,8 +16,9 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from kdump.kernel.crc cimport crc32_of, crc32c_of
+from kdump.kernel.cursor cimport varint, varlong
 from kdump.kernel.layout cimport *
-from kdump.kernel.records cimport Message, parse_message, varint, varlong
+from kdump.kernel.records cimport Message, parse_message
 
 from operator import index
 

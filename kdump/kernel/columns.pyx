@@ -12,10 +12,10 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from kdump.kernel.cursor cimport Fields, Header, next_header, next_record
 from kdump.kernel.layout cimport *
 from kdump.kernel.records cimport (
-    LEFTOVER, SLACK, Fields, Message, MessageScan, is_valid, parse_message, record_end, scan_messages, varint,
-    walk_record,
+    LEFTOVER, Message, MessageScan, parse_message, scan_messages,
 )
 from kdump.kernel.transactions cimport D_ABORTED, D_COMMITTED, DecisionTable, Transactions, decision
 
@@ -470,14 +470,9 @@ cdef class Columns:
         cdef bint odd = False
         for i in range(count):
             begin = p
-            stop = record_end(&p, end, &status, &odd)
+            stop = next_record(&p, end, &f, &status, &odd)
             if stop == NULL:
                 break
-            if end - stop < SLACK or not is_valid(p, stop, &f, &odd):
-                status = walk_record(p, stop, &f, &odd)
-                if status:
-                    break
-            p = stop
             self.misplaced += f.offset_delta <= before or f.offset_delta > highest_delta
             before = f.offset_delta
             offset = <int64_t> (<uint64_t> base_offset + <uint64_t> <int64_t> f.offset_delta)
@@ -533,21 +528,17 @@ cdef class Columns:
                           const uint8_t *readable) noexcept nogil:
         """Add the headers of a record that has some."""
         cdef Bytes *key = &self._header_key
-        cdef int32_t size = 0
+        cdef Header h
         cdef int64_t i
-        cdef bint odd = False
         for i in range(self.headers, self.headers + count):
-            p = varint(p, stop, &size, &odd)
-            if is_ascii(p, size):
-                copy_field(key.data + key.at, p, size, readable)
-                key.at += size
+            p = next_header(p, stop, &h)
+            if is_ascii(h.key, h.key_size):
+                copy_field(key.data + key.at, h.key, h.key_size, readable)
+                key.at += h.key_size
             else:
-                key.at += write_text(key.data + key.at, p, size)
+                key.at += write_text(key.data + key.at, h.key, h.key_size)
             key.offsets[i + 1] = <int32_t> key.at
-            p = varint(p + size, stop, &size, &odd)
-            append(&self._header_value, i, p, size, readable)
-            if size > 0:
-                p += size
+            append(&self._header_value, i, h.value, h.value_size, readable)
         self.headers += count
         self._valid[C_HEADERS][n >> 3] |= 1 << (n & 7)
         self._with_headers += 1
@@ -706,13 +697,10 @@ cdef const uint8_t *measure_record(const uint8_t *p, const uint8_t *end, Needs *
     cdef Fields f
     cdef const uint8_t *h
     cdef int64_t i
-    cdef int32_t size = 0
+    cdef Header field
     cdef bint odd = False
-    cdef const uint8_t *stop = record_end(&p, end, status, &odd)
+    cdef const uint8_t *stop = next_record(&p, end, &f, status, &odd)
     if stop == NULL:
-        return NULL
-    status[0] = walk_record(p, stop, &f, &odd)
-    if status[0]:
         return NULL
     need.rows += 1
     need.key_bytes += max(f.key_size, 0)
@@ -720,12 +708,10 @@ cdef const uint8_t *measure_record(const uint8_t *p, const uint8_t *end, Needs *
     need.headers += f.header_count
     h = f.headers
     for i in range(f.header_count):
-        h = varint(h, stop, &size, &odd)
-        need.header_key_bytes += size if is_ascii(h, size) else REPLACEMENT * <int64_t> size
-        h = varint(h + size, stop, &size, &odd)
-        if size > 0:
-            need.header_value_bytes += size
-            h += size
+        h = next_header(h, stop, &field)
+        need.header_key_bytes += (field.key_size if is_ascii(field.key, field.key_size)
+                                  else REPLACEMENT * <int64_t> field.key_size)
+        need.header_value_bytes += max(field.value_size, 0)
     return stop
 
 

@@ -15,6 +15,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from kdump.kernel.text cimport in_base64, in_hex, is_utf8, put_escaped
+from kdump.kernel.cursor cimport Fields, Header, next_header, next_record
 from kdump.kernel.layout cimport (
     ATTRIBUTES, BASE_OFFSET, BASE_SEQUENCE, BASE_TIMESTAMP, BATCH_WIDTH, CODEC_MASK, CONTROL_FLAG, COUNT, CRC,
     DELETE_HORIZON_FLAG, EPOCH, HEADER, HEADER_WIDTH, LAST_OFFSET, LOG_APPEND_TIME, MAGIC, MAX_TIMESTAMP, POSITION,
@@ -22,8 +23,6 @@ from kdump.kernel.layout cimport (
     R_OFFSET, R_TIMESTAMP, R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH, SIZE, SUSPECT, TRANSACTIONAL_FLAG,
 )
 from kdump.kernel.internal_topic_text cimport MessageFormatter
-from kdump.kernel.records cimport SLACK as READ_AHEAD
-from kdump.kernel.records cimport Fields, is_valid, record_end, varint, walk_record
 
 cdef enum:
     PIECE = 1 << 20
@@ -281,12 +280,10 @@ cdef class Lines:
         cdef int status = 0
         parts_of(row, &position, &last)
         for i in range(row[COUNT]):
-            stop = record_end(&p, end, &status, &odd)
-            if stop == NULL or ((end - stop < READ_AHEAD or not is_valid(p, stop, &f, &odd))
-                                and walk_record(p, stop, &f, &odd)) or q - self.o.data > begin + RUN_LINES:
+            stop = next_record(&p, end, &f, &status, &odd)
+            if stop == NULL or q - self.o.data > begin + RUN_LINES:
                 whole[0] = False
                 return q
-            p = stop
             offset = <int64_t> (<uint64_t> row[BASE_OFFSET] + <uint64_t> <int64_t> f.offset_delta)
             timestamp = row[MAX_TIMESTAMP] if appended \
                 else <int64_t> (<uint64_t> row[BASE_TIMESTAMP] + <uint64_t> f.timestamp_delta)
@@ -389,17 +386,14 @@ cdef class Lines:
     cdef uint8_t *_headers(self, uint8_t *q, const uint8_t *p, const uint8_t *stop, int64_t count,
                            const uint8_t *limit) except NULL:
         """Write the headers of a valid record, without the brackets around them."""
-        cdef int32_t size = 0
+        cdef Header h
         cdef int64_t i
-        cdef bint odd = False, json = self.style == JSON
+        cdef bint json = self.style == JSON
         for i in range(count):
-            p = varint(p, stop, &size, &odd)
-            q = self._value(put(q, "{\"key\":") if json else q, p, size, limit)
-            p = varint(p + size, stop, &size, &odd)
-            q = self._value(put(q, ",\"value\":") if json else put(q, "="), p, size, limit)
+            p = next_header(p, stop, &h)
+            q = self._value(put(q, "{\"key\":") if json else q, h.key, h.key_size, limit)
+            q = self._value(put(q, ",\"value\":") if json else put(q, "="), h.value, h.value_size, limit)
             q = put(q, "},") if json else put(q, ",")
-            if size > 0:
-                p += size
         return q - 1  # the last comma
 
     def kafka(self, payload, rows, headers, int64_t first, int64_t base_offset, int64_t base_sequence, control,

@@ -8,17 +8,16 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy
 
+from kdump.kernel.cursor cimport Fields, Header, next_header, next_record
 from kdump.kernel.layout cimport (
     ATTRIBUTES, BASE_OFFSET, BASE_TIMESTAMP, BATCH_WIDTH, CODEC_MASK, CONTROL_FLAG, COUNT, HEADER, HEADER_WIDTH,
     LAST_OFFSET, LOG_APPEND_TIME, MAGIC, MAX_TIMESTAMP, NO_VALUE, POSITION, PRODUCER_EPOCH, PRODUCER_ID,
     R_HEADER_AT, R_HEADER_COUNT, R_KEY_AT, R_KEY_SIZE, R_OFFSET, R_TIMESTAMP, R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH,
     SIZE, SUSPECT,
 )
-from kdump.kernel.records cimport Fields, is_valid, record_end, varint, walk_record
 
 cdef enum:
     P_EXACT, P_PREFIX, P_NULL, P_ANY, P_SEARCH  # of kdump.kernel.record_filter.EXACT and so on
-    READ_AHEAD = 32  # bytes after a record that is_valid may read
     ANY_EPOCH = -1
     F_KEYS = 0  # of kdump.kernel.record_filter.KEYS and so on
     F_VALUES
@@ -95,17 +94,12 @@ cdef inline bint header_fits(const Patterns *patterns, const uint8_t *name, int6
 cdef bint one_header_fits(const Patterns *patterns, const Fields *f, const uint8_t *stop) noexcept nogil:
     """Whether a header of a valid record fits."""
     cdef const uint8_t *p = f.headers
-    cdef const uint8_t *name
-    cdef int32_t name_size = 0, size = 0
+    cdef Header h
     cdef int64_t i
-    cdef bint odd = False
     for i in range(f.header_count):
-        name = varint(p, stop, &name_size, &odd)
-        p = varint(name + name_size, stop, &size, &odd)
-        if header_fits(patterns, name, name_size, p, size):
+        p = next_header(p, stop, &h)
+        if header_fits(patterns, h.key, h.key_size, h.value, h.value_size):
             return True
-        if size > 0:
-            p += size
     return False
 
 
@@ -202,26 +196,16 @@ cdef inline bint record_fits(const Query *q, const int64_t *row, const Fields *f
         and (q.headers.count == 0 or one_header_fits(&q.headers, f, stop))
 
 
-cdef inline const uint8_t *next_record(const uint8_t **p, const uint8_t *end, Fields *f) noexcept nogil:
-    """Read the record at p, and move p after it; NULL where it is not valid."""
-    cdef int status = 0
-    cdef bint odd = False
-    cdef const uint8_t *stop = record_end(p, end, &status, &odd)
-    if stop == NULL or ((end - stop < READ_AHEAD or not is_valid(p[0], stop, f, &odd))
-                        and walk_record(p[0], stop, f, &odd)):
-        return NULL
-    p[0] = stop
-    return stop
-
-
 cdef int64_t matches_in(const Query *q, const int64_t *row, const uint8_t *p, const uint8_t *end,
                         bint every) noexcept nogil:
     """The number of matching records of a batch of magic 2, at most 1 unless `every`; -1 where one is not valid."""
     cdef Fields f
     cdef const uint8_t *stop
     cdef int64_t i, found = 0
+    cdef int status = 0
+    cdef bint odd = False
     for i in range(row[COUNT]):
-        stop = next_record(&p, end, &f)
+        stop = next_record(&p, end, &f, &status, &odd)
         if stop == NULL:
             return -1
         if record_fits(q, row, &f, stop):
@@ -237,8 +221,10 @@ cdef bint spans_in(const Query *q, int field, int64_t group, const int64_t *row,
     cdef Fields f
     cdef const uint8_t *stop
     cdef int64_t i, before = spans.count
+    cdef int status = 0
+    cdef bint odd = False
     for i in range(row[COUNT]):
-        stop = next_record(&p, end, &f)
+        stop = next_record(&p, end, &f, &status, &odd)
         if stop == NULL or spans.count > MOST_SPANS \
                 or (record_fits(q, row, &f, stop) and not field_spans(q, field, group, &f, start, stop, spans)):
             spans.count = before
@@ -251,21 +237,16 @@ cdef bint spans_in(const Query *q, int field, int64_t group, const int64_t *row,
 cdef bint field_spans(const Query *q, int field, int64_t group, const Fields *f, const uint8_t *start,
                       const uint8_t *stop, Spans *spans) noexcept nogil:
     cdef const uint8_t *p = f.headers
-    cdef const uint8_t *name
-    cdef int32_t name_size = 0, size = 0
+    cdef Header h
     cdef int64_t i
-    cdef bint odd = False
     if field == F_KEYS:
         return add_span(spans, &q.keys, NULL, 0, group, start, f.key, f.key_size)
     if field == F_VALUES:
         return add_span(spans, &q.values, NULL, 0, group, start, f.value, f.value_size)
     for i in range(f.header_count):
-        name = varint(p, stop, &name_size, &odd)
-        p = varint(name + name_size, stop, &size, &odd)
-        if not add_span(spans, &q.headers, name, name_size, group, start, p, size):
+        p = next_header(p, stop, &h)
+        if not add_span(spans, &q.headers, h.key, h.key_size, group, start, h.value, h.value_size):
             return False
-        if size > 0:
-            p += size
     return True
 
 

@@ -10,6 +10,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
+from kdump.kernel.cursor cimport Fields, Header, next_header, next_message, next_record, whole_message
 from kdump.kernel.histogram cimport Histogram, histogram_add, histogram_begin, histogram_end, histogram_fields
 from kdump.kernel.key_table cimport (
     K_BYTES, K_COUNT, K_LAST_OFFSET, K_LAST_SIZE, K_PARTITIONERS, K_RECORDS, K_SIZE, K_TOMBSTONE, K_VALUE_BYTES,
@@ -18,7 +19,7 @@ from kdump.kernel.key_table cimport (
     smallest_rows, write_name,
 )
 from kdump.kernel.layout cimport *
-from kdump.kernel.records cimport Message, parse_message
+from kdump.kernel.records cimport Message
 
 from kdump.kernel.scan import BATCH_COLUMNS
 
@@ -113,46 +114,6 @@ cdef struct PendingKey:
     int64_t size
     int64_t offset
     bint tombstone
-
-
-# Readers of varints. They return the address after the varint, or NULL for one that is too long or does not end.
-# Bits that do not fit are dropped, as kdump.kernel.records and Kafka's ByteUtils drop them.
-cdef inline const uint8_t *varint_bits(const uint8_t *p, const uint8_t *end, uint64_t *bits) noexcept nogil:
-    cdef uint64_t byte
-    cdef int shift
-    if p >= end:
-        return NULL
-    bits[0] = p[0]
-    p += 1
-    if bits[0] >= 0x80:
-        bits[0] &= 0x7f
-        shift = 7
-        while True:
-            if p >= end or shift > 63:
-                return NULL
-            byte = p[0]
-            p += 1
-            bits[0] |= (byte & 0x7f) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-    return p
-
-
-cdef inline const uint8_t *varint(const uint8_t *p, const uint8_t *end, int64_t *value) noexcept nogil:
-    """Read a signed varint of 32 bits."""
-    cdef uint64_t bits = 0
-    p = varint_bits(p, end, &bits)
-    value[0] = <int32_t> (<uint32_t> bits >> 1) ^ -<int32_t> (bits & 1)
-    return p
-
-
-cdef inline const uint8_t *varlong(const uint8_t *p, const uint8_t *end, int64_t *value) noexcept nogil:
-    """Read a signed varint of 64 bits."""
-    cdef uint64_t bits = 0
-    p = varint_bits(p, end, &bits)
-    value[0] = <int64_t> (bits >> 1) ^ -<int64_t> (bits & 1)
-    return p
 
 
 cdef inline bint is_space(uint8_t byte) noexcept nogil:
@@ -368,63 +329,36 @@ cdef class RecordCollector:
 
     cdef void collect_records(self, const int64_t *row, const uint8_t *p, const uint8_t *end) noexcept nogil:
         cdef Found f
+        cdef Fields r
         cdef const uint8_t *begin
         cdef const uint8_t *stop
-        cdef int64_t i, size = 0, timestamp = 0, delta = 0, headers = 0
-        cdef bint append_time = row[ATTRIBUTES] & LOG_APPEND_TIME != 0
+        cdef int64_t i
+        cdef int status = 0
+        cdef bint append_time = row[ATTRIBUTES] & LOG_APPEND_TIME != 0, odd = False
         f.position = row[POSITION]
         for i in range(row[COUNT]):
             begin = p
-            p = varint(p, end, &size)
-            if p == NULL or size < 1 or size > end - p:
+            stop = next_record(&p, end, &r, &status, &odd)
+            if stop == NULL:
                 break
-            stop = p + size
-            p = varlong(p + 1, stop, &timestamp)
-            if p == NULL:
-                break
-            p = varint(p, stop, &delta)
-            if p == NULL:
-                break
-            p = varint(p, stop, &f.key_size)
-            if p == NULL or f.key_size > stop - p:
-                break
-            f.key = p
-            if f.key_size > 0:
-                p += f.key_size
-            p = varint(p, stop, &f.value_size)
-            if p == NULL or f.value_size > stop - p:
-                break
-            f.value = p
-            if f.value_size > 0:
-                p += f.value_size
-            p = varint(p, stop, &headers)
-            if p == NULL or headers < 0 or headers > stop - p:
-                break
-            if headers:
+            if r.header_count:
                 self.t.header_records += 1
-                self.t.headers += headers
-                self.collect_headers(p, stop, headers)
-            p = stop
+                self.t.headers += r.header_count
+                self.collect_headers(r.headers, stop, r.header_count)
             f.size = stop - begin
-            f.offset = <int64_t> (<uint64_t> row[BASE_OFFSET] + <uint64_t> delta)
+            f.key, f.key_size = r.key, r.key_size
+            f.value, f.value_size = r.value, r.value_size
+            f.offset = <int64_t> (<uint64_t> row[BASE_OFFSET] + <uint64_t> <int64_t> r.offset_delta)
             f.timestamp = row[MAX_TIMESTAMP] if append_time \
-                else <int64_t> (<uint64_t> row[BASE_TIMESTAMP] + <uint64_t> timestamp)
+                else <int64_t> (<uint64_t> row[BASE_TIMESTAMP] + <uint64_t> r.timestamp_delta)
             self.take(&f)
 
     cdef void collect_headers(self, const uint8_t *p, const uint8_t *end, int64_t count) noexcept nogil:
-        cdef int64_t i, key_size = 0, size = 0
-        cdef const uint8_t *key
+        cdef Header h
+        cdef int64_t i
         for i in range(count):
-            p = varint(p, end, &key_size)
-            if p == NULL or key_size < 0 or key_size > end - p:
-                return
-            key = p
-            p = varint(p + key_size, end, &size)
-            if p == NULL or size > end - p:
-                return
-            self.count_name(&self._header_keys, key, key_size, max(size, <int64_t> 0))
-            if size > 0:
-                p += size
+            p = next_header(p, end, &h)
+            self.count_name(&self._header_keys, h.key, h.key_size, max(h.value_size, 0))
 
     cdef inline void count_name(self, KeyTable *table, const uint8_t *name, int64_t size,
                                 int64_t value_bytes) noexcept nogil:
@@ -446,6 +380,7 @@ cdef class RecordCollector:
         cdef Message m
         cdef Found f
         cdef const uint8_t *last = p
+        cdef const uint8_t *begin
         cdef const uint8_t *q
         cdef int64_t total, shift = 0
         cdef bint wrapped = row[ATTRIBUTES] & CODEC_MASK != 0
@@ -453,28 +388,24 @@ cdef class RecordCollector:
         if wrapped and row[MAGIC] == 1 and row[LAST_OFFSET] != 0:
             # The wrapper has the offset of its last message; those inside count from the first one.
             q = p
-            while end - q >= LOG_OVERHEAD:
-                total = total_of(q)
-                if total < LOG_OVERHEAD + MINIMUM_LENGTH_0 or total > end - q:
-                    break
+            total = whole_message(q, end)
+            while total:
                 last = q
                 q += total
+                total = whole_message(q, end)
             if end - last >= LOG_OVERHEAD:
                 shift = <int64_t> (<uint64_t> row[LAST_OFFSET] - <uint64_t> be64(last))
         f.position = row[POSITION]
-        while end - p >= LOG_OVERHEAD + MINIMUM_LENGTH_0:
-            total = total_of(p)
-            if total < LOG_OVERHEAD + MINIMUM_LENGTH_0 or total > end - p or not parse_message(p, total, &m):
+        while True:
+            begin = p
+            f.size = next_message(&p, end, &m)
+            if f.size == 0:
                 break
-            f.size = total
-            f.offset = <int64_t> (<uint64_t> be64(p) + <uint64_t> shift)
+            f.offset = <int64_t> (<uint64_t> be64(begin) + <uint64_t> shift)
             f.timestamp = row[MAX_TIMESTAMP] if append_time and m.magic == 1 else m.timestamp
-            f.key = p + m.key_at
-            f.key_size = m.key_size
-            f.value = p + m.value_at
-            f.value_size = m.value_size
+            f.key, f.key_size = begin + m.key_at, m.key_size
+            f.value, f.value_size = begin + m.value_at, m.value_size
             self.take(&f)
-            p += total
 
     # ---- one record
 

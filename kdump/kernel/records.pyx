@@ -12,6 +12,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kdump.kernel.crc cimport crc32_of
+from kdump.kernel.cursor cimport Fields, Header, next_header, next_message, next_record
 from kdump.kernel.layout cimport (
     BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CODEC_MASK, HEADER, HEADER_WIDTH, KEY_LENGTH_AT, LENGTH_AT, LOG_APPEND_TIME,
     LOG_OVERHEAD, MAGIC_AT, MAX_TIMESTAMP_AT, MESSAGE_ATTRIBUTES_AT, MESSAGE_CRC_AT, MINIMUM_LENGTH_0, NO_VALUE, R_AT,
@@ -36,7 +37,7 @@ assert len(RECORD_COLUMNS) == RECORD_WIDTH and len(HEADER_COLUMNS) == HEADER_WID
     and STATUSES.index("control-type") == CONTROL_TYPE
 
 
-# What records.pxd does not read inline.
+# What kdump.kernel.cursor does not read inline.
 cdef const uint8_t *long_varint(const uint8_t *p, const uint8_t *end, int32_t *value, bint *odd) noexcept nogil:
     cdef uint32_t result = 0, byte
     cdef int shift = 0
@@ -94,25 +95,15 @@ cdef inline void clear(RecordsDiagnosis *v) noexcept nogil:
 cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count, int64_t last_offset_delta,
                          int64_t base_timestamp, int control, RecordsDiagnosis *v) noexcept nogil:
     cdef const uint8_t *p = start
-    cdef const uint8_t *stop
     cdef Fields f
     cdef int status = 0, control_problem = 0
     cdef int64_t i, previous = -1, timestamp, highest = NO_VALUE, headers = 0
     cdef int64_t varint_record = -1, delta_record = -1, valid = 0
-    cdef bint odd = False, long_length
+    cdef bint odd = False
     clear(v)
     for i in range(count):
-        stop = record_end(&p, end, &status, &odd)
-        if stop == NULL:
-            f.at = p
+        if next_record(&p, end, &f, &status, &odd) == NULL:
             break
-        long_length = odd
-        if end - stop < SLACK or not is_valid(p, stop, &f, &odd):
-            odd = long_length
-            status = walk_record(p, stop, &f, &odd)
-            if status:
-                break
-        p = stop
         timestamp = <int64_t> (<uint64_t> base_timestamp + <uint64_t> f.timestamp_delta)
         if timestamp > highest:
             highest = timestamp
@@ -278,18 +269,16 @@ cdef const uint8_t *fill(const uint8_t *start, const uint8_t *p, const uint8_t *
                          int64_t *cell) noexcept nogil:
     """Write the rows of valid records from `p` on; returns the end of the last one."""
     cdef Fields f
+    cdef Header field
     cdef const uint8_t *stop
     cdef const uint8_t *h
     cdef int64_t i, j, at, header = 0
-    cdef int32_t size = 0
     cdef int status = 0
     cdef bint odd = False
     for i in range(count):
         at = p - start
-        stop = record_end(&p, end, &status, &odd)
-        walk_record(p, stop, &f, &odd)
-        row[R_ATTRIBUTES] = p[0]
-        p = stop
+        stop = next_record(&p, end, &f, &status, &odd)
+        row[R_ATTRIBUTES] = f.body[0]
         row[R_AT] = at
         row[R_SIZE] = p - start - at
         row[R_OFFSET] = <int64_t> (<uint64_t> base_offset + <uint64_t> <int64_t> f.offset_delta)
@@ -306,15 +295,11 @@ cdef const uint8_t *fill(const uint8_t *start, const uint8_t *p, const uint8_t *
         row += RECORD_WIDTH
         h = f.headers
         for j in range(f.header_count):
-            h = varint(h, stop, &size, &odd)
-            cell[0] = h - start
-            cell[1] = size
-            h += size
-            h = varint(h, stop, &size, &odd)
-            cell[2] = h - start
-            cell[3] = size if size >= 0 else -1
-            if size > 0:
-                h += size
+            h = next_header(h, stop, &field)
+            cell[0] = field.key - start
+            cell[1] = field.key_size
+            cell[2] = field.value - start
+            cell[3] = field.value_size if field.value_size >= 0 else -1
             cell += HEADER_WIDTH
         header += f.header_count
     return p
@@ -360,7 +345,6 @@ def decode_piece(payload, int64_t at, int64_t count, int64_t most_headers, int64
     cdef const uint8_t *start
     cdef const uint8_t *p
     cdef const uint8_t *end
-    cdef const uint8_t *stop
     cdef int64_t records = 0, header_count = 0, append_ms = 0
     cdef int status = 0
     cdef bint odd = False
@@ -374,14 +358,12 @@ def decode_piece(payload, int64_t at, int64_t count, int64_t most_headers, int64
         p = start + at
         end = start + view.len
         while records < count:
-            stop = record_end(&p, end, &status, &odd)
-            if stop == NULL or walk_record(p, stop, &f, &odd):
+            if next_record(&p, end, &f, &status, &odd) == NULL:
                 break
             if records > 0 and f.header_count > most_headers - header_count:
                 break
             header_count += f.header_count
             records += 1
-            p = stop
         rows = _rows(records, RECORD_WIDTH)
         headers = _rows(header_count, HEADER_WIDTH)
         p = fill(start, start + at, end, records, base_offset, base_timestamp,
@@ -402,7 +384,7 @@ def first_record(batch, int64_t least):
     cdef const uint8_t *stop
     cdef const uint8_t *h
     cdef int64_t i, at, offset, sequence, timestamp
-    cdef int32_t size = 0
+    cdef Header field
     cdef int status = 0
     cdef bint odd = False
     PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
@@ -413,10 +395,9 @@ def first_record(batch, int64_t least):
         start = p = head + HEADER
         for i in range(be32(head + RECORDS_COUNT_AT)):
             at = p - start
-            stop = record_end(&p, head + view.len, &status, &odd)
-            if stop == NULL or walk_record(p, stop, &f, &odd):
+            stop = next_record(&p, head + view.len, &f, &status, &odd)
+            if stop == NULL:
                 return None
-            p = stop
             offset = <int64_t> (<uint64_t> be64(head) + <uint64_t> <int64_t> f.offset_delta)
             if offset >= least:
                 break
@@ -428,13 +409,10 @@ def first_record(batch, int64_t least):
         headers = []
         h = f.headers
         for i in range(f.header_count):
-            h = varint(h, stop, &size, &odd)
-            name = PyBytes_FromStringAndSize(<const char *> h, size)
-            h += size
-            h = varint(h, stop, &size, &odd)
-            headers.append((name, None if size < 0 else PyBytes_FromStringAndSize(<const char *> h, size)))
-            if size > 0:
-                h += size
+            h = next_header(h, stop, &field)
+            name = PyBytes_FromStringAndSize(<const char *> field.key, field.key_size)
+            headers.append((name, None if field.value_size < 0
+                            else PyBytes_FromStringAndSize(<const char *> field.value, field.value_size)))
         timestamp = be64(head + MAX_TIMESTAMP_AT) if attributes_of(head) & LOG_APPEND_TIME \
             else <int64_t> (<uint64_t> be64(head + BASE_TIMESTAMP_AT) + <uint64_t> f.timestamp_delta)
         return (
@@ -551,7 +529,7 @@ def decode_message_piece(payload, int64_t at, int64_t count, int64_t shift, log_
     cdef const uint8_t *start
     cdef const uint8_t *p
     cdef const uint8_t *end
-    cdef int64_t total, found = 0
+    cdef int64_t found = 0
     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
     try:
         if at < 0 or at > view.len:
@@ -559,11 +537,7 @@ def decode_message_piece(payload, int64_t at, int64_t count, int64_t shift, log_
         start = <const uint8_t *> view.buf
         p = start + at
         end = start + view.len
-        while found < count and end - p >= LOG_OVERHEAD + MINIMUM_LENGTH_0:
-            total = total_of(p)
-            if total < LOG_OVERHEAD + MINIMUM_LENGTH_0 or total > end - p or not parse_message(p, total, &m):
-                break
-            p += total
+        while found < count and next_message(&p, end, &m):
             found += 1
         rows = fill_messages(start, at, found, shift, log_append_ms)
         at = p - start
