@@ -126,9 +126,8 @@ class NextBatchSearch(ChainWindow):
 
     def next_batch(self, start: int, frame: Frame) -> NextBatch:
         """Where the log goes on after the bad frame at `start`, and what was passed before that."""
-        bad = self._bad_header(start, frame)
-        found = self._next_batch(bad)
-        across = self._frames_across(start)
+        across = self._frames_across(start)  # first: the window that it reads has the bad frame
+        found = self._next_batch(self._bad_header(start, frame))
         return found._replace(foreign=[*across, *found.foreign]) if across else found
 
     def _next_batch(self, bad: BadHeader) -> NextBatch:
@@ -276,13 +275,11 @@ class NextBatchSearch(ChainWindow):
         sought = (min(self._base, bounds[0]) if wanted else bounds[0], bounds[1])
         work, lower_work, foreign_work, any_offset, position = 0, 0, 0, True, bad.start + 1
         verdict, known, unsearched = Verdict(False, 0), 0, None
-        while position < stop and self._end - position >= UP_TO_MAGIC:
+        while position < stop and (left := self._end - position) >= UP_TO_MAGIC:
             at = self._load(position, UP_TO_MAGIC)
             if self._filled - at < UP_TO_MAGIC:
                 break
-            found = find(
-                self._window, at, self._filled, self._end - position, *sought, self._max_batch_bytes, any_offset
-            )
+            found = find(self._window, at, self._filled, left, *sought, self._max_batch_bytes, any_offset)
             if found < 0:
                 position = self._after_window(position, at)
                 continue
@@ -290,6 +287,9 @@ class NextBatchSearch(ChainWindow):
             if position >= stop:
                 break
             total, plausible, offset, *_ = self.scanner.look(self._window, found, self._end - position)
+            if not wanted and total > LARGE and position + total > stop:
+                position += 1  # it is in no value of the bad frame, and to prove it would take long
+                continue
             if not plausible and wanted and self._base <= offset < bounds[0]:
                 is_within = lower_work <= FOREIGN_FACTOR * (position - bad.start + SEARCH_ALLOWANCE)
                 lower_work += total

@@ -215,3 +215,20 @@ def test_a_value_full_of_headers_stays_within_the_bound(monkeypatch: pytest.Monk
     assert time.monotonic() - began < 60
     items = list(Walk(BytesSource(bytes(data)), base_offset=0))
     assert [type(item) for item in items if isinstance(item, SearchLimit)] in ([], [SearchLimit])
+
+
+def test_a_header_in_a_value_that_claims_what_follows_is_not_proved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the damaged batch is known: a frame in one of its values ends before it."""
+    lie = (450).to_bytes(8, "big") + (8 << 20).to_bytes(4, "big") + b"\0\0\0\0\2"
+    outer = build.batch([build.record(None, bytes(100) + lie + bytes(100))], base_offset=400)
+    after = [build.batch([build.record(None, bytes(1 << 20))], base_offset=number) for number in range(401, 411)]
+    data = bytearray(b"".join([WHOLE, outer, *after]))
+    data[len(WHOLE) + len(outer) - 1] ^= 1
+    path = tmp_path / "0.log"
+    path.write_bytes(data)
+    counted = Counted(monkeypatch)
+    summary = scanned(path, 1)
+    assert summary.state.batches == 410
+    assert counted.summed < 20 << 20  # once each of those that are larger than the window

@@ -445,6 +445,8 @@ class _Walk:
         for candidate in range(bad + 1, min(stop, self.end - 16)):
             if not self.may_be_frame(candidate):
                 continue
+            if not wanted and self.total(candidate) > FOREIGN_BYTES and candidate + self.total(candidate) > stop:
+                continue
             before = max(self.base_offset or 0, 0) <= self.offset(candidate) < self.lowest()
             if before and wanted and not self.plausible(candidate):
                 within = lower_work <= FOREIGN_FACTOR * (candidate - bad + SEARCH_ALLOWANCE)
