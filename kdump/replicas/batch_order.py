@@ -1,7 +1,7 @@
 """Puts the batches of one copy of a topic-partition in the order of their offsets, so that none comes twice.
 
 Segments can overlap, a batch can be there twice, and no checksum covers the offset of a batch. What is left out are the
-batches that kdump recover --salvage leaves out, for the same reasons (kdump.recover.salvage.offset_order).
+batches that kdump recover --salvage leaves out, for the same reasons (kdump.log.offset_order).
 """
 
 from bisect import bisect_left
@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 
 from kdump.kernel.results import NO_VALUE
 from kdump.log.batch_location import DamagedRange
-from kdump.recover.salvage.batch_span import BatchSpan
-from kdump.recover.salvage.file_batches import BatchFile, sorted_files
-from kdump.recover.salvage.offset_order import LogName, in_order
-from kdump.recover.salvage.offset_support import OffsetSupport
-from kdump.recover.salvage.rising_chain import uncontradicted
+from kdump.log.batch_span import BatchSpan
+from kdump.log.file_batches import BatchFile, sorted_files
+from kdump.log.offset_order import LogName, in_order
+from kdump.log.offset_support import OffsetSupport
+from kdump.log.rising_chain import uncontradicted
 from kdump.replicas.copy_batches import CopyBatches, IndexRange
 from kdump.replicas.offset_ranges import OffsetRange, common
 from kdump.storage.partition import Partition

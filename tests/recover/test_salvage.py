@@ -16,9 +16,9 @@ from typing import NamedTuple
 import pytest
 
 from kdump.broker.rebuild_request import PlannedSegment
-from kdump.recover.salvage.batch_span import BatchSpan
+from kdump.log.batch_span import BatchSpan
+from kdump.log.offset_order import LogName, in_order
 from kdump.recover.salvage.conflicts import conflict_sentence
-from kdump.recover.salvage.offset_order import LogName, in_order
 from kdump.recover.salvage.result import SalvageResult
 from kdump.storage.pieces import Piece
 from support import build, damage, damage_partition, directories, oracle, oracle_partition

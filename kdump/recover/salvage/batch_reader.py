@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from kdump.broker.file_records import FileChannelRecordBatch, FileRecords, ReadBuffer, UncaughtReadError
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
-from kdump.recover.salvage.batch_span import BatchSpan
-from kdump.recover.salvage.file_batches import BatchFile
+from kdump.log.batch_span import BatchSpan
+from kdump.log.file_batches import BatchFile
 from kdump.storage.source import InputFile
 
 

@@ -29,7 +29,7 @@ class BatchRange(NamedTuple):
 class BatchConflict(NamedTuple):
     """Two ranges that contradict each other; `by` is what decided, a key of the reasons above.
 
-    kdump.recover.salvage.offset_order has the rules.
+    kdump.log.offset_order has the rules.
     """
 
     kept: BatchRange

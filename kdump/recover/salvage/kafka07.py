@@ -12,9 +12,9 @@ from itertools import pairwise
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.result import Refusal
+from kdump.log.batch_span import BatchSpan
+from kdump.log.file_batches import BatchFile
 from kdump.recover.plan import RecoverOptions
-from kdump.recover.salvage.batch_span import BatchSpan
-from kdump.recover.salvage.file_batches import BatchFile
 from kdump.recover.salvage.result import RemovedBytes, SalvageResult, loss_of, removed_bytes
 from kdump.storage.pieces import Piece, open_pieces
 from kdump.verify.segment_view import Damage
@@ -67,7 +67,7 @@ def _split(directory: str, one: BatchFile, piece: Piece, options: RecoverOptions
     if (piece.start, piece.stop) != (0, one.log.size):
         part = BatchFile(0, one.segment)
         with open_pieces(directory, (piece,), piece.name) as source:
-            part.walk(source, one.base + piece.start, options)
+            part.walk(source, one.base + piece.start, options.max_batch_bytes)
         starts = {batch.position + piece.start for batch in part.batches}
         damages = [
             Damage(damage.start + piece.start, damage.stop + piece.start, damage.code) for damage in part.damages

@@ -7,7 +7,7 @@ Offsets stay as they are. The gaps between them are legal, as after compaction. 
 - a segment whose name does not fit its batches gets the offset of the first batch;
 - a segment whose offsets no index could hold is split.
 
-kdump.recover.salvage.offset_order says which batches are in order, lost_markers what becomes of transactions, and
+kdump.log.offset_order says which batches are in order, lost_markers what becomes of transactions, and
 kafka07 why a log of Kafka 0.7 is another matter.
 """
 
@@ -15,16 +15,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kdump.format.naming import Kind
+from kdump.log.batch_span import BatchSpan
+from kdump.log.disputes import Conflict, OffsetRun
+from kdump.log.file_batches import BatchFile, read_files, sorted_files
+from kdump.log.offset_order import LogName, OffsetOrder, in_order
+from kdump.log.offset_support import OffsetSupport
 from kdump.recover.plan import RecoverOptions
-from kdump.recover.salvage.batch_span import BatchSpan
 from kdump.recover.salvage.broker_check import BatchKey, batches_refused, refusals_of, valid_segments
 from kdump.recover.salvage.conflicts import BatchConflict, BatchRange
-from kdump.recover.salvage.disputes import Conflict, OffsetRun
-from kdump.recover.salvage.file_batches import BatchFile, read_files, sorted_files
 from kdump.recover.salvage.kafka07 import keep_kafka07
 from kdump.recover.salvage.lost_markers import NO_END
-from kdump.recover.salvage.offset_order import LogName, OffsetOrder, in_order
-from kdump.recover.salvage.offset_support import OffsetSupport
 from kdump.recover.salvage.producer_replay import SalvageReplay
 from kdump.recover.salvage.result import RemovedBytes, SalvageResult, loss_of, removed_bytes
 from kdump.recover.salvage.segments import SegmentLayout
@@ -49,11 +49,11 @@ def keep(
     files = [BatchFile(number, segment) for number, segment in enumerate(segments)]
     if any(one.log.kind is Kind.KAFKA07 for one in files):
         for one in files:
-            one.read(options)
+            one.read(options.max_batch_bytes)
         return keep_kafka07(partition.path, files, options)
     for one in files:
         one.view = (views or {}).get(one.name)
-    is_ordered = read_files(files, options)
+    is_ordered = read_files(files, options.max_batch_bytes)
     if not is_ordered:
         files = sorted_files(files)
     refused: dict[BatchKey, str] = {}
@@ -65,7 +65,7 @@ def keep(
             # Now it matters which batch it is.
             is_ordered = False
             for one in files:
-                one.read(options)
+                one.read(options.max_batch_bytes)
             files = sorted_files(files)
         else:
             refused |= attempt.refused

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from kdump.format.batch import TRANSACTIONAL
 from kdump.format.index import AbortedTransaction
-from kdump.recover.salvage.batch_span import BatchSpan
+from kdump.log.batch_span import BatchSpan
 
 UNENDED: Final = "txn/open"
 """The code of the batches that go because of a lost marker."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from kdump.broker.file_records import UncaughtReadError
 from kdump.format.batch import CONTROL
 from kdump.format.index import AbortedTransaction
+from kdump.log.batch_span import BatchSpan
+from kdump.log.file_batches import BatchFile
 from kdump.recover.salvage.batch_reader import BatchReader
-from kdump.recover.salvage.batch_span import BatchSpan
-from kdump.recover.salvage.file_batches import BatchFile
 from kdump.recover.salvage.lost_markers import NO_END, UNENDED, MissingOffsets, TransactionReplay
 
 

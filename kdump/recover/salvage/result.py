@@ -6,8 +6,8 @@ from typing import NamedTuple
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.broker.result import Refusal, ValidSegment
 from kdump.format.batch import CONTROL, TRANSACTIONAL
+from kdump.log.batch_span import BatchSpan
 from kdump.recover.plan import GivenUp
-from kdump.recover.salvage.batch_span import BatchSpan
 from kdump.recover.salvage.conflicts import BatchConflict
 from kdump.recover.salvage.lost_markers import UndecidedTransaction
 

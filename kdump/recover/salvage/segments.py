@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.naming import segment_file_name
+from kdump.log.batch_span import BatchSpan
+from kdump.log.file_batches import BatchFile
 from kdump.recover.salvage.batch_reader import BatchReader
-from kdump.recover.salvage.batch_span import BatchSpan
-from kdump.recover.salvage.file_batches import BatchFile
 from kdump.recover.salvage.lost_markers import NO_END
 from kdump.storage.pieces import Piece
 from kdump.verify.reaction import is_valid_log

@@ -14,9 +14,8 @@ from kdump.format.batch import CONTROL, TRANSACTIONAL, Batch
 from kdump.kernel.producers import DATA, EVENT, GAP, Runs
 from kdump.kernel.producers import TRANSACTIONAL as EVENT_TRANSACTIONAL
 from kdump.kernel.results import NO_VALUE, ScanState
-from kdump.recover.plan import RecoverOptions
-from kdump.recover.salvage.batch_span import BatchSpan, are_ordered
-from kdump.recover.salvage.offset_order import LogName, actual_base_offsets
+from kdump.log.batch_span import BatchSpan, are_ordered
+from kdump.log.offset_order import LogName, actual_base_offsets
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.source import Source
@@ -58,18 +57,18 @@ class BatchFile:
     def name(self) -> str:
         return os.path.basename(self.log.path)
 
-    def read(self, options: RecoverOptions, together: Set[int] | None = None) -> None:
+    def read(self, max_batch_bytes: int, together: Set[int] | None = None) -> None:
         """Read every batch. Raises SourceError.
 
         With `together`, the ids of the producers of transactions, neighbours become one batch where that loses nothing.
         """
         self.batches, self.damages, self.padding, self.epochs = [], [], None, None
         with self.log.open() as source:
-            self.walk(source, self.base, options, together)
+            self.walk(source, self.base, max_batch_bytes, together)
 
-    def walk(self, source: Source, base_offset: int, options: RecoverOptions, together: Set[int] | None = None) -> None:
-        limit = options.max_batch_bytes
-        for item in walk_of(self.log.kind, source, base_offset=base_offset, everything=True, max_batch_bytes=limit):
+    def walk(self, source: Source, base_offset: int, max_batch_bytes: int, together: Set[int] | None = None) -> None:
+        how = {"base_offset": base_offset, "everything": True, "max_batch_bytes": max_batch_bytes}
+        for item in walk_of(self.log.kind, source, **how):
             self._take(item, together)
 
     def _take(self, item: Item, together: Set[int] | None) -> None:
@@ -93,7 +92,7 @@ class BatchFile:
                 return
         self.batches.append(batch)
 
-    def scan(self, options: RecoverOptions, transactional: set[int]) -> None:
+    def scan(self, max_batch_bytes: int, transactional: set[int]) -> None:
         """Scan the file as a verify does, for `scan_state`; adds the producers of transactions to `transactional`.
 
         A view of it says the same where the log has no transactions. Raises SourceError.
@@ -103,7 +102,6 @@ class BatchFile:
             self.suspect = view.suspect
             self.scan_state = None if view.is_out_of_order else view.state
             return
-        limit = options.max_batch_bytes
 
         def on_events(events: bytes) -> None:
             for producer, *_, kind, flags, _ in _EVENT.iter_unpack(events):
@@ -115,7 +113,7 @@ class BatchFile:
                 self.log.kind,
                 source,
                 base_offset=self.log.base_offset,
-                max_batch_bytes=limit,
+                max_batch_bytes=max_batch_bytes,
                 runs=Runs(),
                 on_events=on_events,
             )
@@ -237,11 +235,11 @@ def _span_of(batch: Batch, suspect: int, number: int) -> BatchSpan:
     )
 
 
-def read_files(files: "Sequence[BatchFile]", options: RecoverOptions) -> bool:
+def read_files(files: "Sequence[BatchFile]", max_batch_bytes: int) -> bool:
     """Read the files; whether all batches are in order, so that neighbours could be joined. Raises SourceError."""
     transactional: set[int] = set()
     for one in files:
-        one.scan(options, transactional)
+        one.scan(max_batch_bytes, transactional)
     last, is_ordered = -1, all(one.scan_state is not None for one in files)
     for one in files if is_ordered else ():
         seen = one.scan_state
@@ -250,13 +248,13 @@ def read_files(files: "Sequence[BatchFile]", options: RecoverOptions) -> bool:
             last = seen.last_offset
     for one in files:
         if not is_ordered:
-            one.read(options)
+            one.read(max_batch_bytes)
         elif not one.join(transactional) and not one.take_view(transactional):
-            one.read(options, transactional)
+            one.read(max_batch_bytes, transactional)
     # After damaged bytes the checks of a verify begin again, as at the start of a log.
     if is_ordered and not are_ordered([batch for one in files for batch in one.batches]):
         for one in files:
-            one.read(options)
+            one.read(max_batch_bytes)
         return False
     return is_ordered
 

@@ -13,8 +13,8 @@ too, but a wrong one makes no batch unreadable, and a broker loads it. Of batche
 5. else those stay that the indexes, the names of the segments and the producer snapshots agree with;
 6. else the earlier ones stay.
 
-What is left rises from the first batch to the last, over all segments. kdump.recover.salvage.rising_chain finds the
-most batches, kdump.recover.salvage.disputes decides between as many.
+What is left rises from the first batch to the last, over all segments. kdump.log.rising_chain finds the
+most batches, kdump.log.disputes decides between as many.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,9 +23,9 @@ from typing import Final, NamedTuple
 
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.java import MAX_LONG
-from kdump.recover.salvage.batch_span import BatchSpan, are_ordered
-from kdump.recover.salvage.disputes import EPOCH, Conflict, Disputes, Explanations, run_of
-from kdump.recover.salvage.rising_chain import RisingChain, Support, uncontradicted
+from kdump.log.batch_span import BatchSpan, are_ordered
+from kdump.log.disputes import EPOCH, Conflict, Disputes, Explanations, run_of
+from kdump.log.rising_chain import RisingChain, Support, uncontradicted
 
 _MOST_ROUNDS: Final = 16
 
