@@ -125,7 +125,7 @@ def test_what_a_readme_names_is_there(name: str) -> None:
         assert (ROOT / path).exists(), path
     if name == "kdump/README.md":
         for room, words in re.findall(r"^- \*\*`([\w./]+)`\*\*: ((?:.*\n)(?:  .*\n)*)", text, re.MULTILINE):
-            places = [place for place in (ROOT / "kdump" / room, ROOT / room, ROOT) if place.exists()]
+            places = [place for place in (ROOT / "kdump" / room, ROOT / "kdump", ROOT / room, ROOT) if place.exists()]
             for path in re.findall(r"`([\w/]*[\w.]+/?)`", words):
                 assert path == "kdump.Log" or any((place / path).exists() for place in places), (room, path)
         for path in re.findall(r"`([a-z_]+/[\w/]*[\w.]*)`", text.partition("Each room")[2]):

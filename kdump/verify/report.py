@@ -12,10 +12,10 @@ from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, natural
 from kdump.storage.stamps import DirectoryFiles
 from kdump.verify.findings import KEPT, Finding, Severity
-from kdump.verify.segment_view import SegmentView
 
 if TYPE_CHECKING:
     from kdump.verify.checks.hanging import OpenTransaction
+    from kdump.verify.segment_view import SegmentView
 
 Counts = Counter[tuple[str, Severity]]
 NotKept = Counter[tuple[str, str]]
@@ -85,7 +85,7 @@ class Report:
     context: CheckpointContext = field(default_factory=CheckpointContext)
     valid_segments: Mapping[str, ValidSegment] = field(default_factory=dict)
     directory_files: DirectoryFiles | None = None
-    views: Mapping[str, SegmentView] = field(default_factory=dict)
+    views: "Mapping[str, SegmentView]" = field(default_factory=dict)
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Add findings and count them."""

@@ -71,9 +71,9 @@ def test_only_a_log_with_damage_is_planned_twice(
 ) -> None:
     asked: list[tuple[str, str]] = []
 
-    def noted(report: Any, partition: Any, options: RecoverOptions, *more: Any) -> Plan:
+    def noted(report: Any, partition: Any, options: RecoverOptions, *more: Any, **how: Any) -> Plan:
         asked.append((partition.path, options.strategy))
-        return before(report, partition, options, *more)
+        return before(report, partition, options, *more, **how)
 
     before = planner.plan_partition
     monkeypatch.setattr(planner, "plan_partition", noted)
