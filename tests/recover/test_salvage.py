@@ -18,8 +18,12 @@ import pytest
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.log.batch_span import BatchSpan
 from kdump.log.offset_order import LogName, in_order
+from kdump.recover.plan import SALVAGE, Plan, RecoverOptions, RecoveryResult
+from kdump.recover.planner import plan_recovery
+from kdump.recover.recover import recover_logs
 from kdump.recover.salvage.conflicts import conflict_sentence
 from kdump.recover.salvage.result import SalvageResult
+from kdump.storage.discovery import discover
 from kdump.storage.pieces import Piece
 from support import build, damage, damage_partition, directories, oracle, oracle_partition
 from support.damage import NotApplicable
@@ -949,3 +953,19 @@ def test_07_a_hole_cannot_be_closed(tmp_path: Path) -> None:
     found, after = kept07(tmp_path / "p-0", (0, first), (len(first) + 5, second))
     assert list(after.values()) == [first, second]
     assert [refusal.exception for refusal in found.refusals] == ["IllegalStateException"]
+
+
+@pytest.mark.parametrize("seed", [2, 5, 15])
+def test_companions_that_hold_what_a_rebuild_would_write_are_left(tmp_path: Path, seed: int) -> None:
+    """A segment loses one batch, and its indexes have no entry of it."""
+    directory = tmp_path / "compacted-transactions-0"
+    shutil.copytree(FIXTURES / "follower-2.8.2" / directory.name, directory)
+    damage_partition.DAMAGES["offset-overflow"](directory, random.Random(seed))
+    (plan,) = plan_recovery(discover([str(directory)]), RecoverOptions(strategy=SALVAGE))
+    assert isinstance(plan, Plan)
+    assert any(action.action == "drop" for action in plan.actions)
+    before = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+    (result,) = recover_logs(discover([str(directory)]), RecoverOptions(strategy=SALVAGE))
+    assert isinstance(result, RecoveryResult)
+    rebuilt = [Path(action.path).name for action in plan.actions if action.action == "rebuild"]
+    assert [name for name in rebuilt if (directory / name).read_bytes() == before[name]] == []
