@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kdump.broker.rebuild_request import PlannedSegment
 from kdump.errors import SourceError
 from kdump.format.naming import number_of
 from kdump.recover.actions import actions_of
@@ -69,15 +68,9 @@ def _may_be_right(builder: PlanBuilder, name: str, segments: Segments) -> bool:
     if builder.given.options.rebuild_all:
         return False
     log = segments.get(name.partition(".")[0] + builder.given.suffix)
-    if log is not None and not (log.valid and _is_whole(builder, log)):
+    if log is not None and not (log.valid and builder.given.is_valid(log.pieces)):
         return True
     return any(finding.code == "snapshot/state" for finding in builder.given.findings_of(name))
-
-
-def _is_whole(builder: PlanBuilder, log: PlannedSegment) -> bool:
-    """Whether a segment has all bytes of one file, or none."""
-    sizes = builder.given.sizes
-    return len(log.pieces) < 2 and all(piece == Piece(piece.name, 0, sizes.get(piece.name, -1)) for piece in log.pieces)
 
 
 def _contents(builder: PlanBuilder, files: Mapping[str, FileContent], segments: Segments) -> dict[str, bytes | None]:

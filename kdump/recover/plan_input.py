@@ -113,9 +113,9 @@ class PlanInput:
         """The segment that these bytes will be; `walked` says that its companions are rebuilt from it."""
         valid = self.report.valid_segments.get(name) if pieces == self.whole_file(name) else None
         indexed = None if valid is None else valid.index_checksums
-        return PlannedSegment(base_offset, pieces, self._is_valid(pieces), walked, indexed)
+        return PlannedSegment(base_offset, pieces, self.is_valid(pieces), walked, indexed)
 
-    def _is_valid(self, pieces: tuple[Piece, ...]) -> bool:
+    def is_valid(self, pieces: tuple[Piece, ...]) -> bool:
         """Whether verify found nothing in these bytes that changes how a broker reads them."""
         if not pieces:
             return True
