@@ -97,12 +97,6 @@ class Search07:
         search does not verify the checksum. Raises ValueError for a negative `start`.
         """
 
-def until(buffer: Buffer, start: int, end: int, crc: int, wanted: int) -> tuple[int, int]:
-    """Extend a CRC-32 over buffer[start:end] until it is `wanted`. Returns (index where it stopped, CRC up to there).
-
-    Raises ValueError for a range outside the buffer.
-    """
-
 def decode_entries(
     payload: Buffer, start: int, offset: int, origin: int, capacity: int
 ) -> tuple[bytes, int, int, bool, int, int]:

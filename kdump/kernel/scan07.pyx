@@ -413,28 +413,6 @@ cdef class Search07:
         return found
 
 
-def until(buffer, Py_ssize_t start, Py_ssize_t end, uint32_t crc, uint32_t wanted):
-    cdef Py_buffer view
-    cdef const uint8_t *p
-    cdef Py_ssize_t at = start
-    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
-    try:
-        if start < 0 or end > view.len or start > end:
-            raise ValueError("the range lies outside the buffer")
-        p = <const uint8_t *> view.buf
-        crc = ~crc
-        wanted = ~wanted
-        with nogil:
-            while at < end:
-                crc = _crc_table[(crc ^ p[at]) & 0xff] ^ (crc >> 8)
-                at += 1
-                if crc == wanted:
-                    break
-    finally:
-        PyBuffer_Release(&view)
-    return at, <uint32_t> ~crc
-
-
 def decode_entries(payload, Py_ssize_t start, int64_t offset, int64_t origin, Py_ssize_t capacity):
     cdef Py_buffer view
     cdef const uint8_t *base

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from kdump.format.codec import CodecError, LimitExceeded
 from kdump.format.kafka07 import HEADER_SIZE, LENGTH_SIZE, MINIMUM_N, UP_TO_MAGIC, Message
-from kdump.kernel.scan07 import HEADER_BYTES, Scanner07, Search07, until
+from kdump.kernel.crc import until
+from kdump.kernel.scan07 import HEADER_BYTES, Scanner07, Search07
 from kdump.storage.frames import (
     CRC,
     END,
@@ -213,7 +214,7 @@ class Walk07(Walk):
             if reached >= stop:
                 break
             at = self._load(reached, 1)
-            end, value = until(self._window, at, min(self._filled, at + stop - reached), value, wanted)
+            end, value = until(self._window, at, min(self._filled, at + stop - reached), value, wanted, True)
             if end == at:  # the file has shrunk
                 break
             self._ends_work += end - at

@@ -20,9 +20,10 @@ from conftest import Command, VerifyBytes
 from kdump.format.batch import CONTROL
 from kdump.format.kafka07 import MAX_DEPTH, Message
 from kdump.format.naming import Kind, TopicPartition, topic_partition_of_file
+from kdump.kernel.crc import until
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import Scanner
-from kdump.kernel.scan07 import Scanner07, Search07, decode_entries, until
+from kdump.kernel.scan07 import Scanner07, Search07, decode_entries
 from kdump.storage import discovery
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
@@ -732,9 +733,9 @@ def test_what_the_scanner_is_given_has_to_be_there() -> None:
         lambda: scanner.look(HELLO_0[:4], 0, 4),
         lambda: Search07(14).fill(15),
         lambda: Search07(14).find(-1, 14, 14, 14, 14),
-        lambda: until(HELLO_0, 0, 15, 0, 0),
         lambda: scanner.damaged(HELLO_0[:9], 0, 0, 0, 6),
         lambda: scanner.skip_body(HELLO_0[:9], 0, 0, 0),
+        lambda: until(HELLO_0, 0, 15, 0, 0, True),
         lambda: decode_entries(HELLO_0, 15, 0, 0, 1),
     ):
         with pytest.raises(ValueError):
