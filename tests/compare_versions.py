@@ -1,14 +1,15 @@
 """Run two installed versions of kdump over the same bytes and report everything that differs.
 
-    python tests/compare_versions.py OLD_PYTHON NEW_PYTHON [--partitions N] [--jobs 2] [--seed S]
+    python tests/compare_versions.py OLD_PYTHON NEW_PYTHON [--partitions N] [--jobs 2] [--seed S] [--only stat]
 
 Both arguments are interpreters that have a version of kdump installed. The script itself needs the helpers of the
 tests, so run it with an interpreter that has kdump with its test dependencies.
 
-It compares all fixtures and N mutated partitions: exit statuses, the JSON of `dump`, `verify` and `recover`,
-`--format kafka`, the result of a fetch, plans, and the directories that `recover` leaves. It compares every file of an
-applied directory byte for byte, and the directory after `--undo` with the original. It prints the first difference of
-each kind and a count, and exits with 1 where anything differs.
+It compares all fixtures and N mutated partitions: exit statuses, the JSON of `dump`, `verify` and `recover`, every
+format of `stat`, `--format kafka`, the result of a fetch, plans, and the directories that `recover` leaves. It compares
+every file of an applied directory byte for byte, and the directory after `--undo` with the original. It prints the
+first difference of each kind and a count, and exits with 1 where anything differs. With `--only stat` it compares what
+that command reads.
 
 A version runs in one long-lived process. With `--fork` each list of commands gets a fork of it: this takes three times
 as long, and nothing that one list leaves in memory reaches another. Both versions see identical bytes at identical
@@ -47,13 +48,13 @@ from support.version_worker import Command, Ran, Version
 class Lane:
     """A pair of versions and a folder for them to work in."""
 
-    def __init__(self, old: str, new: str, place: Path, *, fork: bool) -> None:
+    def __init__(self, old: str, new: str, place: Path, *, fork: bool, only: str | None = None) -> None:
         place.mkdir(parents=True)
         self._place = self._root = place
         self._pythons = old, new
         self._versions = Version(old), Version(new)
         self._trees = Trees()
-        self._fork = fork
+        self._fork, self._only = fork, only
         self._count = 0
 
     def item(self, make: Callable[[Path], Item]) -> tuple[Item, list[Difference], int]:
@@ -68,7 +69,7 @@ class Lane:
             if self._count == 1 and self._fork:  # imports once, not in every fork
                 for version in self._versions:
                     version.run(list(reading(item, random.Random(item.name))), self._root, item.now_s)
-            for difference in itertools.chain(self._read(item), self._apply(item)):
+            for difference in itertools.chain(self._read(item), self._apply(item) if self._only is None else ()):
                 found.append(difference)  # noqa: PERF402  # what came before an error counts
         except RuntimeError as error:
             found.append(Difference("no answer", str(error)))
@@ -85,14 +86,15 @@ class Lane:
         return found
 
     def _read(self, item: Item) -> Iterator[Difference]:
-        commands = list(reading(item, random.Random(item.name)))
+        commands = [each for each in reading(item, random.Random(item.name)) if self._only in (None, each[0])]
         before = exact(self._root)
         old, new = (self._run(version, item, *commands) for version in self._versions)
         if exact(self._root) != before:
             yield Difference("reading", "a command that reads has changed something")
         for command, one, other in zip(commands, old, new, strict=True):
             yield from compare_runs(command, one, other)
-        yield from self._plans(item, dict(zip(map(tuple, commands), old, strict=True)))
+        if self._only is None:
+            yield from self._plans(item, dict(zip(map(tuple, commands), old, strict=True)))
 
     def _plans(self, item: Item, ran: Mapping[tuple[str, ...], Ran]) -> Iterator[Difference]:
         """Plans that the old version saved are read by both."""
@@ -164,9 +166,9 @@ class Lane:
 _lane: Lane
 
 
-def _begin(old: str, new: str, place: str, fork: bool) -> None:
+def _begin(old: str, new: str, place: str, fork: bool, only: str | None) -> None:
     global _lane  # noqa: PLW0603  # one for each process of the pool
-    _lane = Lane(old, new, Path(place) / str(os.getpid()), fork=fork)
+    _lane = Lane(old, new, Path(place) / str(os.getpid()), fork=fork, only=only)
 
 
 class Task(NamedTuple):
@@ -226,6 +228,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, metavar="N", help="the number of the first one [0]")
     parser.add_argument("--no-fixtures", action="store_true", help="compare mutated partitions only")
     parser.add_argument("--fork", action="store_true", help="a fork for each list of commands")
+    parser.add_argument("--only", metavar="COMMAND", help="what reads with one command, and no recovery")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--shown", type=int, default=20, help="how many differences are shown at most [20]")
@@ -236,12 +239,12 @@ def main() -> int:
     # In memory a sync costs nothing.
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     report = Report(chosen.shown)
-    if not chosen.no_fixtures:
+    if not chosen.no_fixtures and chosen.only is None:
         report.add("all fixtures", whole(chosen.old, chosen.new))
     with (
         tempfile.TemporaryDirectory(prefix="kdump-compare-", dir=memory) as place,
         ProcessPoolExecutor(
-            chosen.jobs, initializer=_begin, initargs=(chosen.old, chosen.new, place, chosen.fork)
+            chosen.jobs, initializer=_begin, initargs=(chosen.old, chosen.new, place, chosen.fork, chosen.only)
         ) as pool,
     ):
         for outcome in pool.map(_compare, tasks, chunksize=4):

@@ -244,6 +244,28 @@ def reading(item: Item, rng: random.Random) -> Iterator[Command]:
         ["--reindex", "--rebuild", "all"],
     ):
         yield ["recover", *options, "--dry-run", *json_format, item.target]
+    yield from _measuring(item)
+
+
+MEASURED = ("segment", "partition", "topic", "log_directory", "producer", "codec", "magic", "hour")
+REPORTS = ("--retention", "--compaction", "--upgrade", "--free", "1k", "--idle", "1h")
+
+
+def _measuring(item: Item) -> Iterator[Command]:
+    """The numbers in each format, of every kind of rows."""
+    by = [word for kind in MEASURED for word in ("--by", kind)]
+    yield ["stat", "--format", "json", item.target]
+    yield ["stat", "--deep", *by, "--format", "json", item.target]
+    yield ["stat", "--deep", "--compaction", "--retention", "--format", "json", item.target]
+    yield ["stat", *REPORTS, "--format", "text", item.target]
+    yield ["stat", "--open-wrappers", *by, "--format", "text", item.target]
+    for kind in ("segment", "partition", "topic"):
+        yield ["stat", "--deep", "--by", kind, "--format", "csv", item.target]
+    yield ["stat", "--format", "terminal", item.target]
+    yield ["stat", "--deep", *by, "--sort", "records", "--format", "terminal", item.target]
+    yield ["stat", "--deep", *REPORTS, "--format", "terminal", item.target]
+    yield ["stat", "--by", "group", "--by", "group_partition", "--format", "json", item.target]
+    yield ["stat", "--by", "group", "--format", "terminal", item.target]
 
 
 def _reading_a_partition(item: Item, partition: str, rng: random.Random) -> Iterator[Command]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 PROCESS_ID = 4242
+FILE_SYSTEM = os.statvfs_result((4096, 4096, 1 << 30, 1 << 29, 1 << 28, 1 << 20, 1 << 19, 1 << 19, 0, 255))
 TIMEOUT_S = 300
 
 Command = list[str]
@@ -56,6 +57,8 @@ def _answer(request: dict[str, Any]) -> bytes:
     time.time, time.time_ns = (lambda: float(now)), (lambda: now * 10**9)  # type: ignore[assignment]
     time.gmtime = lambda seconds=now: gmtime(seconds)  # type: ignore[assignment]
     os.getpid = lambda: PROCESS_ID
+    # How full the file system is changes while the other version works.
+    os.statvfs = lambda path: FILE_SYSTEM  # type: ignore[assignment]
     try:
         results = [_run(command) for command in request["commands"]]
     finally:
