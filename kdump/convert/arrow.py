@@ -13,7 +13,7 @@ from kdump.convert.preparation import PreparedPartition, PrepareOptions, prepare
 from kdump.convert.records.reader import OnDamage, RecordStream
 from kdump.convert.tables import DEFAULT_COLUMNS, record_schema
 from kdump.errors import SourceError
-from kdump.log.batch_location import DamagedRange
+from kdump.log.damage import DamagedRange
 from kdump.log.isolation import Isolation
 from kdump.log.log_slice import EVERYTHING, Bounds
 from kdump.log.records import DamageWarning

@@ -6,7 +6,7 @@ from typing import Final
 
 from kdump.convert.preparation import PreparedPartition
 from kdump.convert.results import ConvertFindings, CopyDamage, DamagedLog, MisplacedRecords, SkippedRange
-from kdump.log.batch_location import MISPLACED, DamagedRange
+from kdump.log.damage import MISPLACED, DamagedRange
 from kdump.storage.partition import natural
 from kdump.verify.findings import KEPT, Finding, Severity
 

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 from kdump.convert.preparation import PreparedPartition
 from kdump.convert.records.holes import KEPT_HOLES, Hole, PartHoles, joined_holes
 from kdump.convert.results import DamagedLog
-from kdump.log.header_pass import is_compacted
+from kdump.log.compaction import is_compacted
+from kdump.log.ranges import OffsetRange, united, without
 from kdump.replicas.merge import MissingRecords
-from kdump.replicas.offset_ranges import OffsetRange, united, without
 from kdump.verify.checks import segments
 from kdump.verify.findings import Finding, Severity, make_finding
 

@@ -9,10 +9,10 @@ from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import NotALog, SourceError, only
 from kdump.format.naming import Kind
-from kdump.log.batch_location import DamagedRange
+from kdump.log.damage import DamagedRange
 from kdump.log.isolation import read_transactions
 from kdump.log.log_slice import SlicedPartition
-from kdump.log.swap_segments import swap_findings
+from kdump.log.swap_segments import SWAP_SUFFIX
 from kdump.log.transactions import last_stable_offset
 from kdump.replicas.batch_order import HoleOfOffsets, LeftOutBatch, unordered_findings
 from kdump.replicas.findings import replica_findings
@@ -21,7 +21,7 @@ from kdump.storage.discovery import Found
 from kdump.storage.partition import Partition, refuse_two_logs
 from kdump.storage.read_policy import ReadPolicy
 from kdump.storage.walk import MAX_BATCH_BYTES
-from kdump.verify.findings import Finding
+from kdump.verify.findings import Finding, make_finding
 
 _LEAST_BYTES: Final = 64 << 20
 """For less, starting processes takes longer than reading the headers."""
@@ -162,9 +162,16 @@ def _prepared(merged: MergedPartition, options: PrepareOptions) -> PreparedParti
             *replica_findings(merged),
             *unordered_findings(merged.left_out),
             *log.findings,
-            *swap_findings(log.partition),
+            *_swap_findings(log.partition),
         ),
         (*merged.damage, *log.damage),
         (*merged.left_out, *log.left_out),
         log.holes,
     )
+
+
+def _swap_findings(partition: SlicedPartition) -> Iterator[Finding]:
+    """file/leftover for each .swap segment that is read."""
+    for each in partition.slices:
+        if each.log.path.endswith(SWAP_SUFFIX) and each.start == 0:
+            yield make_finding("file/leftover", each.log.path, 0, 0, what="swap")

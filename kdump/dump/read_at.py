@@ -13,7 +13,7 @@ from kdump.errors import KdumpError, MessageTooLarge, NotALog, OffsetOutOfRange,
 from kdump.format import fetch, naming
 from kdump.format.fetch import ErrorCode
 from kdump.format.naming import Kind
-from kdump.log.batch_location import DamagedRange
+from kdump.log.damage import DamagedRange
 from kdump.log.fetch_data_info import FetchDataInfo
 from kdump.log.records import READ_BYTES as READ_BYTES
 from kdump.storage import discovery

@@ -3,7 +3,8 @@
 from kdump.exports import exports
 
 _MODULES = {
-    "kdump.log.batch_location": "DamagedRange OffsetAndTimestamp",
+    "kdump.log.batch_location": "OffsetAndTimestamp",
+    "kdump.log.damage": "DamagedRange",
     "kdump.log.fetch_data_info": "FetchDataInfo",
     "kdump.log.log_snapshot": "SegmentDescription",
     "kdump.log.records": "DamageWarning Records",

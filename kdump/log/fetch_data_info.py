@@ -13,7 +13,8 @@ from kdump.format.naming import Kind
 from kdump.format.record import Record
 from kdump.kernel.records import RECORD_COLUMNS, first_record
 from kdump.kernel.valid_batches import first_at, row
-from kdump.log.batch_location import BatchLocation, DamagedRange
+from kdump.log.batch_location import BatchLocation
+from kdump.log.damage import DamagedRange
 from kdump.log.segment_reader07 import AnySegmentReader
 from kdump.storage.log_walk import walk_of
 from kdump.storage.records import DecodedBatch, open_batch, records

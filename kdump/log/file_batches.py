@@ -15,12 +15,13 @@ from kdump.kernel.producers import DATA, EVENT, GAP, Runs
 from kdump.kernel.producers import TRANSACTIONAL as EVENT_TRANSACTIONAL
 from kdump.kernel.results import NO_VALUE, ScanState
 from kdump.log.batch_span import BatchSpan, are_ordered
+from kdump.log.damage import Damage, damaged_batch, damaged_bytes
 from kdump.log.offset_order import LogName, actual_base_offsets
+from kdump.log.segment_view import OUT_OF_ORDER, SegmentView, Stretch
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.source import Source
 from kdump.storage.walk import BatchChunk, Gap, Item, Tail
-from kdump.verify.segment_view import OUT_OF_ORDER, Damage, SegmentView, Stretch, damaged_batch, damaged_bytes
 
 _EVENT: Final = struct.Struct(EVENT)
 

@@ -1,4 +1,4 @@
-"""What the headers of a log say of it, read alone; and whether the log cleaner goes over it."""
+"""What the headers of a log say of it, read alone."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -7,15 +7,9 @@ from kdump.errors import SourceError
 from kdump.format.naming import Kind
 from kdump.kernel.results import ScanState
 from kdump.kernel.scan import BATCH_COLUMNS, SCAN_FULL, SCAN_STOPPED, SUSPECTS, Scanner
-from kdump.log.log_slice import HeaderPass, LogSlice
-from kdump.storage.file_store import is_directory, parent_of
-from kdump.storage.offset_checkpoints import CheckpointContext, read_offset_checkpoints
-from kdump.storage.partition import Partition
+from kdump.log.log_slice import HeaderPass, LogSlice, MissingOffsets
 from kdump.storage.read_policy import PolicySource
 from kdump.storage.source import reason_of
-from kdump.verify.checks import offsets, segments
-from kdump.verify.compaction import is_compacted_log
-from kdump.verify.findings import Finding
 
 _BUFFER_BYTES: Final = 128 << 10
 _SUSPECT: Final = BATCH_COLUMNS.index("suspect")
@@ -26,7 +20,7 @@ _UNKNOWN: Final = HeaderPass(transactional=True, is_ordered=False, is_continuous
 def read_headers(slices: Sequence[LogSlice]) -> HeaderPass:
     """What the headers of log files, or of parts of them, say. Raises SourceError."""
     transactional, is_ordered, is_continuous, compacted, first, end = False, True, True, False, None, -1
-    missing: list[Finding] = []
+    missing: list[MissingOffsets] = []
     for each in slices:
         if each.log.kind is not Kind.LOG:
             continue
@@ -40,9 +34,9 @@ def read_headers(slices: Sequence[LogSlice]) -> HeaderPass:
         is_ordered = is_ordered and headers.is_ordered
         base = each.log.base_offset
         if 0 <= end and base is not None and base > end + 1 and each.start == 0:
-            missing.append(segments.missing(each.log.path, base, end + 1, compacted=False))
+            missing.append(missing_segment(each.log.path, end, base))
         if state.gaps:
-            missing.append(offsets.gaps(each.log.path, offsets.gaps_of(state), compacted=False))
+            missing.append(gaps_of(each.log.path, state))
         if state.batches:
             is_ordered = is_ordered and state.first_offset > end
             # The header of a wrapper message has its last offset alone; of a file the name says where it begins.
@@ -84,15 +78,20 @@ class _Headers:
         return scanner.state()
 
 
-def is_compacted(copy: Partition | None, *, shown: bool) -> bool:
-    """Whether the log cleaner goes over a partition; `shown` says that a segment shows it."""
-    if copy is None:
-        return shown
-    return is_compacted_log(copy.topic_partition, shown=shown or checkpoint_context(copy).cleaned)
+def missing_segment(path: str, previous: int, base_offset: int) -> MissingOffsets:
+    """The offsets between the last one of a log file and the base offset of the next one, which lies at `path`."""
+    count = base_offset - previous - 1
+    return MissingOffsets(path, 0, previous, base_offset, 0, count, count)
 
 
-def checkpoint_context(copy: Partition) -> CheckpointContext:
-    """What the checkpoints of its log directory say of a partition; nothing of a file."""
-    if not is_directory(copy.path):
-        return CheckpointContext()
-    return read_offset_checkpoints(parent_of(copy.path)).context(copy)
+def gaps_of(path: str, scanned: ScanState) -> MissingOffsets:
+    """The offset gaps that a scan of a file has found."""
+    return MissingOffsets(
+        path,
+        scanned.gap_position,
+        scanned.gap_previous,
+        scanned.gap_first,
+        scanned.gaps,
+        scanned.gap_offsets,
+        scanned.gap_largest,
+    )

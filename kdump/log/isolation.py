@@ -10,7 +10,8 @@ from kdump.kernel.producers import ABORT, COMMIT, EVENT, Runs
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.kernel.transactions import Transactions
-from kdump.log.header_pass import is_compacted, read_headers
+from kdump.log.compaction import is_compacted
+from kdump.log.header_pass import read_headers
 from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition, walk_of_slice
 from kdump.log.transactions import Transaction, open_transactions, take_ended
 from kdump.storage.walk import BatchChunk, ForeignBatch, Tail, TailContent

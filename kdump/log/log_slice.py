@@ -8,7 +8,6 @@ from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Partition
 from kdump.storage.source import Source
 from kdump.storage.walk import Walk
-from kdump.verify.findings import Finding
 
 Bounds = tuple[int | None, int | None]
 """A half-open range; None is no bound."""
@@ -32,6 +31,22 @@ class LogSlice(NamedTuple):
     after_gap: bool = False
 
 
+class MissingOffsets(NamedTuple):
+    """Offsets that are missing in a log file, or between it and the one before, where there are no `gaps`.
+
+    At `position` the first gap ends: `previous` and `first` are the offsets on both sides of it. `missing` are all
+    offsets that are missing, `largest` those of the largest gap.
+    """
+
+    path: str
+    position: int
+    previous: int
+    first: int
+    gaps: int
+    missing: int
+    largest: int
+
+
 class HeaderPass(NamedTuple):
     """What the headers of a log say of it.
 
@@ -39,7 +54,7 @@ class HeaderPass(NamedTuple):
     before. `is_continuous`: no offset is missing between two batches. `compacted`: a segment shows that the log cleaner
     went over it. Where damage hides a header, there may be transactions, and order and offsets are not known.
     `first_offset` is None where the first batch does not say it, or is not known; `next_offset` follows the last batch.
-    `missing` are findings about missing segments and offsets, of a log that is not compacted. `gaps`: offsets that are
+    `missing` are missing segments and offsets, of a log that is not compacted. `gaps`: offsets that are
     missing between batches were records; kdump.convert.records.ordered_log finds it out.
     """
 
@@ -49,7 +64,7 @@ class HeaderPass(NamedTuple):
     compacted: bool = False
     first_offset: int | None = None
     next_offset: int | None = None
-    missing: tuple[Finding, ...] = ()
+    missing: tuple[MissingOffsets, ...] = ()
     gaps: bool = False
 
     def has_all(self, start: int, stop: int) -> bool:

@@ -5,7 +5,7 @@ from typing import Final, Self
 
 from kdump.errors import OffsetOutOfRange
 from kdump.format.record import Record
-from kdump.log.batch_location import DamagedRange
+from kdump.log.damage import DamagedRange
 from kdump.log.segment_readers import SegmentReaders
 
 READ_BYTES: Final = 1 << 20

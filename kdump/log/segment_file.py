@@ -9,7 +9,7 @@ from typing import Final
 from kdump.errors import SourceError, reason
 from kdump.format.naming import Kind
 from kdump.kernel.valid_batches import TAKE_BYTES, Seeker, follow
-from kdump.log.batch_location import shrunk
+from kdump.log.damage import shrunk
 from kdump.storage.source import FileSource, Source, SourceRange
 
 _OPEN_SEGMENTS: Final = 64

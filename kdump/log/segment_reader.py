@@ -23,14 +23,8 @@ from kdump.kernel.valid_batches import (
     WINDOW_BYTES,
     positions,
 )
-from kdump.log.batch_location import (
-    BatchLocation,
-    DamagedRange,
-    NoBatch,
-    OffsetAndTimestamp,
-    damaged_ranges,
-    shrunk,
-)
+from kdump.log.batch_location import BatchLocation, NoBatch, OffsetAndTimestamp
+from kdump.log.damage import DamagedRange, damaged_ranges, shrunk
 from kdump.log.search_index import NO_INDEX, SearchIndex, read_search_index, verify_window
 from kdump.log.segment_file import SegmentCache, SegmentFile
 from kdump.log.segment_scan import SegmentScan, scan_segment

@@ -5,7 +5,8 @@ from typing import Final, NamedTuple
 
 from kdump.format.naming import Kind
 from kdump.kernel.results import Carry
-from kdump.log.batch_location import BatchLocation, DamagedRange, NoBatch, OffsetAndTimestamp, damaged_ranges
+from kdump.log.batch_location import BatchLocation, NoBatch, OffsetAndTimestamp
+from kdump.log.damage import DamagedRange, damaged_ranges
 from kdump.log.segment_file import SegmentCache, SegmentFile
 from kdump.log.segment_reader import SegmentReader
 from kdump.storage.log_walk import walk_of

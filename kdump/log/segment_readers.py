@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from kdump.errors import MessageTooLarge, OffsetOutOfRange
 from kdump.kernel.results import NO_VALUE
-from kdump.log.batch_location import BatchLocation, DamagedRange, NoBatch, OffsetAndTimestamp
+from kdump.log.batch_location import BatchLocation, NoBatch, OffsetAndTimestamp
+from kdump.log.damage import DamagedRange
 from kdump.log.fetch_data_info import FetchDataInfo
 from kdump.log.log_snapshot import LogSnapshot, SegmentDescription
 from kdump.log.segment_reader07 import AnySegmentReader

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY
 from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.scan import SUSPECTS, Scanner
-from kdump.log.batch_location import shrunk
+from kdump.log.damage import shrunk
 from kdump.log.search_index import SearchIndex
 from kdump.log.segment_file import SegmentFile
 from kdump.storage.walk import BatchChunk, ShrunkFile, Tail, Walk

@@ -6,16 +6,14 @@ UnifiedLog.replaceSegments, LogLoader.load.
 """
 
 import os
-from collections.abc import Iterator
 from typing import Final
 
 from kdump.format.naming import Kind, number_of
 from kdump.log.header_pass import read_headers
-from kdump.log.log_slice import LogSlice, SlicedPartition
+from kdump.log.log_slice import LogSlice
 from kdump.storage.partition import LogFile, Partition, Segment
-from kdump.verify.findings import Finding, make_finding
 
-_SUFFIX: Final = ".log.swap"
+SWAP_SUFFIX: Final = ".log.swap"
 
 
 def with_swap_segments(partition: Partition) -> Partition:
@@ -28,7 +26,7 @@ def with_swap_segments(partition: Partition) -> Partition:
         LogFile(each.path, Kind.LOG, number, False, each.size)
         for each in partition.misplaced_files
         if each.what == "swap"
-        and each.path.endswith(_SUFFIX)
+        and each.path.endswith(SWAP_SUFFIX)
         and (number := number_of(os.path.basename(each.path))) is not None
     ]
     if not logs:
@@ -54,10 +52,3 @@ def _next_offset(log: LogFile) -> int | None:
         if not source.size:
             return log.base_offset
     return read_headers([LogSlice(log)]).next_offset
-
-
-def swap_findings(partition: SlicedPartition) -> Iterator[Finding]:
-    """file/leftover for each .swap segment that is read."""
-    for each in partition.slices:
-        if each.log.path.endswith(_SUFFIX) and each.start == 0:
-            yield make_finding("file/leftover", each.log.path, 0, 0, what="swap")

@@ -17,12 +17,13 @@ from kdump.format.batch import CONTROL, HEADER, HEADER_SIZE, TRANSACTIONAL, UP_T
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.naming import Kind
 from kdump.kernel.results import NO_VALUE
+from kdump.log.damage import Damage
+from kdump.log.segment_view import SegmentView, Stretch
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.pieces import Piece
 from kdump.storage.source import Source, reader_of
 from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail, TailContent
-from kdump.verify.segment_view import Damage, SegmentView, Stretch
 
 
 class ValidRun(NamedTuple):
@@ -106,7 +107,7 @@ def outline_of(log: LogFile, view: SegmentView, removed: Sequence[Piece], *, com
     for item in view.items:
         own = [piece for piece in pieces if piece.start < item.stop and item.start < piece.stop]
         if isinstance(item, Damage):
-            claimed = None if item.offsets is None else ValidRun(*item.offsets)
+            claimed = None if item.offsets is None else ValidRun(item.offsets.start, item.offsets.stop - 1)
             items.append(DamagedBytes(item.start, item.stop, claimed, item.padding, bool(own)))
             continue
         state = item.state

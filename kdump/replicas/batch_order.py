@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kdump.kernel.results import NO_VALUE
-from kdump.log.batch_location import DamagedRange
 from kdump.log.batch_span import BatchSpan
+from kdump.log.damage import DamagedRange
 from kdump.log.file_batches import BatchFile, sorted_files
 from kdump.log.offset_order import LogName, in_order
 from kdump.log.offset_support import OffsetSupport
+from kdump.log.ranges import OffsetRange, common
 from kdump.log.rising_chain import uncontradicted
 from kdump.replicas.copy_batches import CopyBatches, IndexRange
-from kdump.replicas.offset_ranges import OffsetRange, common
 from kdump.storage.partition import Partition
 from kdump.verify.findings import CATALOGUE, Finding, FindingData, Severity
 

@@ -14,7 +14,7 @@ from kdump.format.batch import DELETE_HORIZON
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
-from kdump.log.batch_location import DamagedRange, damaged_ranges
+from kdump.log.damage import DamagedRange, damaged_ranges
 from kdump.log.log_slice import LogSlice
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile

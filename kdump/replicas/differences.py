@@ -10,8 +10,8 @@ from kdump.format.batch import Batch
 from kdump.format.naming import Kind
 from kdump.format.record import Record
 from kdump.kernel.valid_batches import row
+from kdump.log.ranges import OffsetRange, united
 from kdump.replicas.copy_batches import CopyBatches, IndexRange
-from kdump.replicas.offset_ranges import OffsetRange, united
 from kdump.replicas.replica_copy import ReplicaCopy, Stretch, is_same, is_same_block, part_of
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from kdump.format.batch import LEADER_EPOCH_AT, LENGTH_AT, MAGIC_AT
 from kdump.format.naming import Kind
 from kdump.format.record import Record
+from kdump.log.ranges import OffsetRange, united
 from kdump.replicas.batch_order import LeftOutBatch
 from kdump.replicas.copy_batches import IndexRange
 from kdump.replicas.differences import RecordsOfCopy, content, header_of
-from kdump.replicas.offset_ranges import OffsetRange, united
 from kdump.replicas.replica_copy import Stretch
 from kdump.storage.partition import LogFile
 from kdump.storage.records import open_batch, records

@@ -22,15 +22,15 @@ from typing import Final, NamedTuple
 from kdump.broker.history import CommonHistory, History, common_history
 from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
-from kdump.log.batch_location import DamagedRange
-from kdump.log.header_pass import checkpoint_context
+from kdump.log.compaction import checkpoint_context
+from kdump.log.damage import DamagedRange
 from kdump.log.log_slice import EVERYTHING, Bounds, HeaderPass, LogSlice, SlicedPartition, whole_log
+from kdump.log.ranges import OffsetRange, common, united, without
 from kdump.replicas.batch_order import LeftOutBatch
 from kdump.replicas.copy_batches import CopyBatches
 from kdump.replicas.differences import COPIES, Coverage, Difference, differences
 from kdump.replicas.doubts import settle_doubts
 from kdump.replicas.left_out import KeptRecords
-from kdump.replicas.offset_ranges import OffsetRange, common, united, without
 from kdump.replicas.replica_copy import CopyRange, ReplicaCopy, Stretch, part_of, records_in
 from kdump.storage.copies import by_topic_id, topic_id_of
 from kdump.storage.file_store import absolute

@@ -5,14 +5,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kdump.broker.history import EpochRun, History, history_of
-from kdump.log.header_pass import checkpoint_context
+from kdump.log.compaction import checkpoint_context, is_compacted_log
+from kdump.log.ranges import OffsetRange, common, without
 from kdump.replicas.batch_order import LeftOutBatch, ordered
 from kdump.replicas.copy_batches import CopyBatches, IndexRange, PositionRange
-from kdump.replicas.offset_ranges import OffsetRange, common, without
 from kdump.storage.copies import epochs_of
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import Partition
-from kdump.verify.compaction import is_compacted_log
 
 _BLOCK: Final = 512
 

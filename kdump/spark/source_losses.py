@@ -7,10 +7,10 @@ from typing import Final
 from kdump.convert.ranges.range_log import LostOffsets
 from kdump.errors import KdumpError, SourceError
 from kdump.format.naming import TopicPartition
-from kdump.log.batch_location import DamagedRange
+from kdump.log.damage import DamagedRange
+from kdump.log.ranges import OffsetRange
 from kdump.log.records import DamageWarning
 from kdump.replicas.batch_order import LeftOutBatch, subject_of
-from kdump.replicas.offset_ranges import OffsetRange
 from kdump.verify.findings import Severity
 
 _MISSING: Final = ": no such file"

@@ -15,8 +15,8 @@ from kdump.convert.ranges.segment_search import numbers_of_segments
 from kdump.convert.ranges.stable_offset import stable_offset
 from kdump.errors import NotALog, SourceError
 from kdump.format.naming import Kind
+from kdump.log.ranges import OffsetRange
 from kdump.log.records import DamageWarning
-from kdump.replicas.offset_ranges import OffsetRange
 from kdump.spark.source_limits import (
     EARLIEST,
     LATEST,

@@ -11,9 +11,9 @@ from kdump.convert.ranges.range_log import following_slices, range_log
 from kdump.convert.records.reader import RecordStream
 from kdump.convert.tables import record_schema
 from kdump.errors import SourceError
-from kdump.log.batch_location import MISPLACED, DamagedRange
+from kdump.log.damage import MISPLACED, DamagedRange
 from kdump.log.isolation import with_markers
-from kdump.replicas.offset_ranges import OffsetRange, common
+from kdump.log.ranges import OffsetRange, common
 from kdump.spark.builds import build_name, check_build
 from kdump.spark.source_losses import LossPolicy, on_this_host
 from kdump.spark.source_options import SourceOptions, Table

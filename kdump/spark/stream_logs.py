@@ -17,8 +17,8 @@ from kdump.convert.ranges.stable_offset import stable_offset
 from kdump.errors import SourceError
 from kdump.format.checkpoint import EpochEntry
 from kdump.format.naming import TopicPartition
+from kdump.log.ranges import OffsetRange
 from kdump.log.records import DamageWarning
-from kdump.replicas.offset_ranges import OffsetRange
 from kdump.spark.source_limits import SourceOptionError, names
 from kdump.spark.source_losses import DataLoss
 from kdump.spark.source_planning import known_logs

@@ -5,9 +5,10 @@ from typing import Final
 
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET, TIME_ENTRY
 from kdump.kernel.results import NO_VALUE, ScanState
+from kdump.log.damage import Damage
+from kdump.log.segment_view import Stretch
 from kdump.verify.findings import KEPT
 from kdump.verify.range_summary import IndexEntries, RangeSummary, ValidPrefix
-from kdump.verify.segment_view import Damage, Stretch
 
 _MOST: Final = (1 << 63) - 1  # where the kernel stops counting
 BACK_MS: Final = 7 * 86_400_000

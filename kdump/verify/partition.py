@@ -11,10 +11,13 @@ from kdump.errors import SourceError
 from kdump.format.checkpoint import CheckpointError, epoch_entries
 from kdump.format.naming import Kind
 from kdump.kernel.results import ScanState
+from kdump.log.compaction import is_compacted_log
+from kdump.log.damage import Damage
+from kdump.log.header_pass import gaps_of
+from kdump.log.segment_view import SegmentView, Stretch
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.verify.checks import checkpoints, epochs, files, offsets, records, segments, timestamps
-from kdump.verify.compaction import is_compacted_log
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.index_verifier import CompanionReader, IndexVerifier
 from kdump.verify.log_state import LogState, PreviousSegment
@@ -22,7 +25,6 @@ from kdump.verify.producer_verifier import ProducerVerifier, producers_in
 from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import Counts, FileReport, Report
 from kdump.verify.scan import ScanOptions
-from kdump.verify.segment_view import Damage, SegmentView, Stretch
 from kdump.verify.valid_segments import valid_prefix, valid_segment
 
 __all__ = ["PartitionVerifier", "logs_of"]
@@ -179,7 +181,7 @@ class PartitionVerifier:
         if scanned.gaps:
             # Damage may have removed the only sign of the log cleaner.
             compacted = self._is_compacted(scanned) or (self._options.compacted is None and bool(scanned.broken))
-            self._report.add([offsets.gaps(log.path, offsets.gaps_of(scanned), compacted=compacted)])
+            self._report.add([offsets.gaps(gaps_of(log.path, scanned), compacted=compacted)])
         if scanned.inner_magic:
             self._report.add([records.inner_magic(log.path, scanned.inner_magic_position, scanned.inner_magic)])
         if scanned.backs:

@@ -9,9 +9,10 @@ from kdump.errors import SourceError
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY
 from kdump.format.naming import Kind
 from kdump.kernel.results import BadEntry, ScanState
+from kdump.log.damage import Damage
+from kdump.log.segment_view import Stretch
 from kdump.verify.checks.indexes import IndexFile
 from kdump.verify.findings import KEPT, Finding, Severity
-from kdump.verify.segment_view import Damage, Stretch
 
 
 class IndexEntries(NamedTuple):

@@ -14,8 +14,8 @@ from kdump.storage.stamps import DirectoryFiles
 from kdump.verify.findings import KEPT, Finding, Severity
 
 if TYPE_CHECKING:
+    from kdump.log.segment_view import SegmentView
     from kdump.verify.checks.hanging import OpenTransaction
-    from kdump.verify.segment_view import SegmentView
 
 Counts = Counter[tuple[str, Severity]]
 NotKept = Counter[tuple[str, str]]

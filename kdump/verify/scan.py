@@ -14,6 +14,8 @@ from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import Runs
 from kdump.kernel.results import Carry
 from kdump.kernel.scan import BATCH_COLUMNS, OPEN
+from kdump.log.damage import damaged_bytes, damages_in
+from kdump.log.segment_view import MOST_CUTS, Stretch
 from kdump.storage.file_store import exists
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Segment
@@ -37,7 +39,6 @@ from kdump.verify.checks.indexes import check_structure
 from kdump.verify.findings import Finding
 from kdump.verify.merge import add, linked_times
 from kdump.verify.range_summary import IndexEntries, RangeSummary, ValidPrefix
-from kdump.verify.segment_view import MOST_CUTS, Stretch, damaged_bytes, damages_in
 
 _SUSPECT = BATCH_COLUMNS.index("suspect")
 _WIDTH: Final = len(BATCH_COLUMNS)

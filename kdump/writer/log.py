@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack, overload
 
 from kdump.errors import KdumpError, SourceError, reason
 from kdump.format.naming import Kind
-from kdump.log.batch_location import DamagedRange, OffsetAndTimestamp
+from kdump.log.batch_location import OffsetAndTimestamp
+from kdump.log.damage import DamagedRange
 from kdump.log.fetch_data_info import FetchDataInfo
 from kdump.log.log_files import base_offset_of, log_files_at
 from kdump.log.log_snapshot import LogSnapshot, SegmentDescription

@@ -30,7 +30,7 @@ from kdump.convert.parquet.manifest_reader import read_commits, read_manifest
 from kdump.errors import KdumpError
 from kdump.format.naming import TopicPartition
 from kdump.kernel.crc import crc32c
-from kdump.log.batch_location import DamagedRange
+from kdump.log.damage import DamagedRange
 from support.laws import examples
 
 PATH = "/data/\udcff/t-0"  # no UTF-8

@@ -17,7 +17,7 @@ from kdump.convert.ranges.known_log import LogKnowledge
 from kdump.convert.ranges.range_log import range_log
 from kdump.convert.results import ConvertFindings, PartitionConversion
 from kdump.errors import KdumpError
-from kdump.replicas.offset_ranges import OffsetRange
+from kdump.log.ranges import OffsetRange
 from kdump.verify.findings import Finding, Severity
 from support import build
 

@@ -22,7 +22,7 @@ from kdump.convert.records.reader import RecordStream
 from kdump.convert.tables import record_schema
 from kdump.errors import SourceError
 from kdump.log.isolation import Isolation, with_markers
-from kdump.replicas.offset_ranges import OffsetRange
+from kdump.log.ranges import OffsetRange
 from kdump.storage.discovery import discover
 from kdump.storage.object_store import object_store
 from kdump.storage.partition import Partition

@@ -17,7 +17,7 @@ from typing import Any
 
 from kdump.errors import SourceError
 from kdump.format.internal_topics import transaction_state
-from kdump.log.batch_location import DamagedRange
+from kdump.log.damage import DamagedRange
 from kdump.writer.log import Log
 from support.command_runs import verified
 

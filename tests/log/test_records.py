@@ -10,7 +10,7 @@ import pytest
 
 from kdump.errors import OffsetOutOfRange
 from kdump.format.control import ControlType
-from kdump.log.batch_location import DamagedRange
+from kdump.log.damage import DamagedRange
 from kdump.log.records import DamageWarning
 from kdump.writer.builder import NewRecord, marker
 from kdump.writer.log import Log

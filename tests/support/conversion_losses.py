@@ -24,7 +24,7 @@ from kdump.convert.convert import convert_logs
 from kdump.convert.options import ConvertOptions, Target
 from kdump.convert.results import ConvertFindings, PartitionConversion
 from kdump.errors import KdumpError
-from kdump.log.batch_location import MISPLACED
+from kdump.log.damage import MISPLACED
 from kdump.verify.findings import Finding, Severity
 from support import build, damage_partition, oracle
 from support.damage import NotApplicable

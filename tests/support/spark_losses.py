@@ -9,9 +9,9 @@ from pathlib import Path
 
 from kdump.convert.ranges.cutting import RangeOfLog
 from kdump.convert.ranges.range_log import LostOffsets
-from kdump.log.batch_location import DamagedRange
+from kdump.log.damage import DamagedRange
+from kdump.log.ranges import OffsetRange
 from kdump.replicas.batch_order import LeftOutBatch
-from kdump.replicas.offset_ranges import OffsetRange
 from kdump.spark import source_reader
 from kdump.spark.source_losses import LossPolicy
 from kdump.spark.source_options import parse_batch_options

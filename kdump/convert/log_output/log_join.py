@@ -22,7 +22,7 @@ from kdump.format.checkpoint import EpochEntry
 from kdump.format.java import MAX_INT, MAX_LONG
 from kdump.format.naming import Kind, TopicPartition
 from kdump.format.partition_metadata import PartitionMetadata, build_partition_metadata
-from kdump.log.batch_location import DamagedRange
+from kdump.log.damage import DamagedRange
 from kdump.log.log_slice import HIGHEST, LogSlice
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.lock import Lock

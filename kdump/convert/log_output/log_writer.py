@@ -44,7 +44,7 @@ from kdump.kernel.append import RUN_FULL, CopyRun, Encoder, offset_is_ahead, ski
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
 from kdump.kernel.transactions import ABORTED, COMMITTED, Transactions
-from kdump.log.batch_location import DamagedRange, damaged_ranges
+from kdump.log.damage import DamagedRange, damaged_ranges
 from kdump.log.log_slice import EVERYTHING, LogSlice, walk_of_slice
 from kdump.storage.read_policy import open_file
 from kdump.storage.records import DecodedBatch, open_batch, open_in_pieces, payload_of

@@ -6,8 +6,8 @@ In magic 0 the messages have offsets of their own, which nothing else shows.
 from typing import NamedTuple
 
 from kdump.format.batch import Batch
-from kdump.log.batch_location import MISPLACED, DamagedRange
-from kdump.replicas.offset_ranges import OffsetRange, united, without
+from kdump.log.damage import MISPLACED, DamagedRange
+from kdump.log.ranges import OffsetRange, united, without
 from kdump.storage.records import DecodedBatch, chosen_rows
 from kdump.verify.findings import Severity
 

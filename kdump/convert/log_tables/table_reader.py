@@ -17,7 +17,7 @@ from kdump.convert.records.ordered_log import ordered_log
 from kdump.convert.tables import FINDINGS, GROUPS, PRODUCERS, SEGMENTS, TABLES, TRANSACTIONS, schema_of
 from kdump.errors import SourceError
 from kdump.format.naming import as_utf8
-from kdump.log.batch_location import DamagedRange
+from kdump.log.damage import DamagedRange
 from kdump.log.isolation import transactions_of
 from kdump.log.log_slice import SlicedPartition, whole_log
 from kdump.stat.row_builder import RowBuilder

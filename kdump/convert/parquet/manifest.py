@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kdump.format.naming import TopicPartition
 from kdump.format.text_files import compact_json
 from kdump.kernel.crc import crc32c
-from kdump.log.batch_location import DamagedRange
+from kdump.log.damage import DamagedRange
 from kdump.log.log_slice import EVERYTHING, Bounds
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from kdump.errors import KdumpError
 from kdump.format.naming import TopicPartition
 from kdump.format.text_files import CheckpointError, json_number, json_object, quoted_json
 from kdump.kernel.crc import crc32c
-from kdump.log.batch_location import DamagedRange
+from kdump.log.damage import DamagedRange
 from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from kdump.convert.records.reader import ReadSlice, RecordStream
 from kdump.convert.tables import record_schema
 from kdump.convert.value_texts import log_columns
 from kdump.errors import KdumpError
-from kdump.log.batch_location import DamagedRange
+from kdump.log.damage import DamagedRange
 from kdump.log.isolation import Isolation
 from kdump.log.log_slice import SlicedPartition
 from kdump.storage.file_store import absolute

@@ -37,7 +37,7 @@ from kdump.engine.protocol import Engine
 from kdump.errors import KdumpError, only
 from kdump.format.naming import TopicPartition
 from kdump.format.value_schemas.value_decoder import missing_packages
-from kdump.log.batch_location import DamagedRange
+from kdump.log.damage import DamagedRange
 from kdump.log.log_slice import HIGHEST, SlicedPartition
 from kdump.replicas.merge import MissingRecords
 from kdump.storage.offset_checkpoints import CheckpointCache

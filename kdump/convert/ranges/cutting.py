@@ -13,7 +13,7 @@ from kdump.convert.ranges.known_log import KnownLog
 from kdump.convert.ranges.segment_search import numbers_of_segments
 from kdump.errors import SourceError
 from kdump.format.index import OFFSET_ENTRY
-from kdump.replicas.offset_ranges import OffsetRange
+from kdump.log.ranges import OffsetRange
 from kdump.storage.file_store import open_source
 from kdump.storage.partition import Segment
 from kdump.storage.source import reader_of

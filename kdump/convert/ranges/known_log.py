@@ -14,6 +14,7 @@ from kdump.format.batch import Batch
 from kdump.format.naming import TopicPartition
 from kdump.kernel.valid_batches import row
 from kdump.log.batch_location import BatchLocation
+from kdump.log.compaction import is_compacted_log
 from kdump.log.header_pass import read_headers
 from kdump.log.log_files import base_offset_of
 from kdump.log.log_slice import whole_log
@@ -25,7 +26,6 @@ from kdump.storage.offset_checkpoints import CheckpointContext, CheckpointOffset
 from kdump.storage.partition import LogFile, Partition
 from kdump.storage.source import reader_of
 from kdump.storage.walk import MAX_BATCH_BYTES
-from kdump.verify.compaction import is_compacted_log
 
 
 class KnownCopy(NamedTuple):

@@ -7,20 +7,20 @@ from typing import NamedTuple
 from kdump.convert.ranges.known_log import KnownCopy, KnownLog
 from kdump.convert.ranges.segment_search import Extent, SegmentSearch, numbers_of_segments
 from kdump.convert.records.ordered_log import judged, ordered_log, slices_in_order
-from kdump.log.batch_location import DamagedRange
+from kdump.log.compaction import is_compacted_log
+from kdump.log.damage import DamagedRange
 from kdump.log.header_pass import read_headers
 from kdump.log.log_files import base_offset_of
 from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition
+from kdump.log.ranges import OffsetRange, common, united, without
 from kdump.replicas.batch_order import HoleOfOffsets, LeftOutBatch, holes_of, ordered
 from kdump.replicas.copy_batches import CopyBatches, PositionRange
 from kdump.replicas.merge import MergedPartition, MergeOptions, merge_range, merge_replicas
-from kdump.replicas.offset_ranges import OffsetRange, common, united, without
 from kdump.replicas.replica_copy import CopyRange
 from kdump.storage.file_store import is_directory
 from kdump.storage.listing import list_directory, partition_of_listing
 from kdump.storage.partition import Partition, Segment
 from kdump.storage.walk import MAX_BATCH_BYTES
-from kdump.verify.compaction import is_compacted_log
 
 
 class LostOffsets(NamedTuple):

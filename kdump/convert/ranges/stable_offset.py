@@ -9,8 +9,8 @@ from kdump.convert.ranges.known_log import KnownLog
 from kdump.convert.ranges.range_log import range_log
 from kdump.errors import SourceError
 from kdump.log.isolation import read_transactions
+from kdump.log.ranges import OffsetRange
 from kdump.log.transactions import last_stable_offset
-from kdump.replicas.offset_ranges import OffsetRange
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
 from kdump.storage.walk import MAX_BATCH_BYTES
 

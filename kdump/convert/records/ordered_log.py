@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kdump.log.batch_location import DamagedRange
-from kdump.log.header_pass import is_compacted, read_headers
-from kdump.log.log_slice import HIGHEST, LOWEST, HeaderPass, LogSlice, SlicedPartition
+from kdump.log.compaction import is_compacted
+from kdump.log.damage import DamagedRange
+from kdump.log.header_pass import missing_segment, read_headers
+from kdump.log.log_slice import HIGHEST, LOWEST, HeaderPass, LogSlice, MissingOffsets, SlicedPartition
 from kdump.replicas.batch_order import (
     HoleOfOffsets,
     LeftOutBatch,
@@ -108,16 +109,16 @@ def _asked(partition: SlicedPartition, headers: HeaderPass) -> Iterator[Finding]
         return
     first, stop = partition.offset
     for each in headers.missing:
-        previous = each.data["previous"]
-        assert isinstance(previous, int)
-        assert each.offset is not None
-        if (first is None or each.offset > first) and (stop is None or previous + 1 < stop):
-            yield each
+        if (first is None or each.first > first) and (stop is None or each.previous + 1 < stop):
+            if each.gaps:
+                yield offsets.gaps(each, compacted=False)
+            else:
+                yield segments.missing(each.path, each.first, each.previous + 1, compacted=False)
 
 
-def _missing(found: CopyBatches) -> Iterator[Finding]:
+def _missing(found: CopyBatches) -> Iterator[MissingOffsets]:
     """What is missing between batches that no damage lies between: segments, and offsets in one."""
-    gaps: dict[str, offsets.SegmentGaps] = {}
+    gaps: dict[str, MissingOffsets] = {}
     for start, _ in found.intact(continuous=True):
         if not start or found.is_break(start):
             continue
@@ -125,15 +126,14 @@ def _missing(found: CopyBatches) -> Iterator[Finding]:
         previous, first = found.last[start - 1], found.first[start]
         if before is not log:
             if log.base_offset is not None and log.base_offset > previous + 1:
-                yield segments.missing(log.path, log.base_offset, previous + 1, compacted=False)
+                yield missing_segment(log.path, previous, log.base_offset)
             continue
         count = first - previous - 1
-        known = gaps.get(log.path) or offsets.SegmentGaps(found.position[start], previous, first, 0, 0, 0)
+        known = gaps.get(log.path) or MissingOffsets(log.path, found.position[start], previous, first, 0, 0, 0)
         gaps[log.path] = known._replace(
             gaps=known.gaps + 1, missing=known.missing + count, largest=max(known.largest, count)
         )
-    for path, each in gaps.items():
-        yield offsets.gaps(path, each, compacted=False)
+    yield from gaps.values()
 
 
 def slices_in_order(found: CopyBatches, *, compacted: bool) -> list[LogSlice]:

@@ -15,12 +15,12 @@ from kdump.kernel.columns import BROKEN, COMPRESSED, NO_ROOM, BatchParts, Column
 from kdump.kernel.records import STATUSES
 from kdump.kernel.scan import SUSPECTS
 from kdump.kernel.transactions import ABORTED, COMMITTED, Transactions
-from kdump.log.batch_location import MISPLACED, DamagedRange, damaged_ranges
+from kdump.log.damage import MISPLACED, DamagedRange, damaged_ranges
 from kdump.log.isolation import Isolation, decide
 from kdump.log.log_slice import EVERYTHING, HIGHEST, LOWEST, Bounds, LogSlice, SlicedPartition, walk_of_slice
+from kdump.log.ranges import OffsetRange, united, without
 from kdump.log.records import DamageWarning
 from kdump.replicas.batch_order import LeftOutBatch
-from kdump.replicas.offset_ranges import OffsetRange, united, without
 from kdump.storage.partition import LogFile
 from kdump.storage.read_policy import ReadPolicy, open_file
 from kdump.storage.records import open_batch, payload_of

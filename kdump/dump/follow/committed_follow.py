@@ -18,7 +18,7 @@ from kdump.format.batch import CONTROL, TRANSACTIONAL
 from kdump.kernel.producers import Runs
 from kdump.kernel.results import Carry
 from kdump.kernel.transactions import Transactions
-from kdump.log.header_pass import is_compacted
+from kdump.log.compaction import is_compacted
 from kdump.log.isolation import OffsetGaps
 from kdump.log.transactions import ABORTED, OPEN, Transaction, first_unstable, take_ended
 from kdump.storage.directory_watch import PartitionPath

@@ -13,11 +13,12 @@ from kdump.broker.rebuild_request import PlannedSegment
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.result import Refusal
 from kdump.log.batch_span import BatchSpan
+from kdump.log.damage import Damage
 from kdump.log.file_batches import BatchFile
+from kdump.log.ranges import ByteRange
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.salvage.result import RemovedBytes, SalvageResult, loss_of, removed_bytes
 from kdump.storage.pieces import Piece, open_pieces
-from kdump.verify.segment_view import Damage
 
 
 def keep_kafka07(directory: str, files: Sequence[BatchFile], options: RecoverOptions) -> SalvageResult:
@@ -70,7 +71,8 @@ def _split(directory: str, one: BatchFile, piece: Piece, options: RecoverOptions
             part.walk(source, one.base + piece.start, options.max_batch_bytes)
         starts = {batch.position + piece.start for batch in part.batches}
         damages = [
-            Damage(damage.start + piece.start, damage.stop + piece.start, damage.code) for damage in part.damages
+            Damage(ByteRange(damage.start + piece.start, damage.stop + piece.start), damage.code)
+            for damage in part.damages
         ]
     borders = [damage.stop for damage in damages if damage.stop < piece.stop and damage.stop in starts]
     if not borders:

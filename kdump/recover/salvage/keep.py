@@ -20,6 +20,7 @@ from kdump.log.disputes import Conflict, OffsetRun
 from kdump.log.file_batches import BatchFile, read_files, sorted_files
 from kdump.log.offset_order import LogName, OffsetOrder, in_order
 from kdump.log.offset_support import OffsetSupport
+from kdump.log.segment_view import SegmentView
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.salvage.broker_check import BatchKey, batches_refused, refusals_of, valid_segments
 from kdump.recover.salvage.conflicts import BatchConflict, BatchRange
@@ -31,7 +32,6 @@ from kdump.recover.salvage.segments import SegmentLayout
 from kdump.recover.salvage.transaction_indexes import kept_indexes, usable_entries
 from kdump.recover.salvage.undecided import undecided_sentence
 from kdump.storage.partition import Partition
-from kdump.verify.segment_view import SegmentView
 
 __all__ = ["SalvageResult", "keep"]
 

@@ -86,4 +86,4 @@ class SalvageReplay:
         at = bisect_left(own.batches, start, key=lambda batch: batch.position)
         if at < len(own.batches) and (own.batches[at].position, own.batches[at].end) == (start, stop):
             return True
-        return any(damage[:2] == (start, stop) and damage.code.startswith("batch/c") for damage in own.damages)
+        return any(damage.range == (start, stop) and damage.code.startswith("batch/c") for damage in own.damages)

@@ -6,12 +6,13 @@ from kdump.broker.rebuild_request import PlannedSegment
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.naming import segment_file_name
 from kdump.log.batch_span import BatchSpan
+from kdump.log.damage import codes_of
 from kdump.log.file_batches import BatchFile
+from kdump.log.segment_view import ORDER_CODES
 from kdump.recover.salvage.batch_reader import BatchReader
 from kdump.recover.salvage.lost_markers import NO_END
 from kdump.storage.pieces import Piece
 from kdump.verify.reaction import is_valid_log
-from kdump.verify.segment_view import ORDER_CODES, codes_of
 
 
 class SegmentLayout:

@@ -8,8 +8,9 @@ decodes.
 from collections.abc import Mapping
 from typing import Final
 
+from kdump.log.severity import Severity
 from kdump.verify.catalogue import companions, groups, internal_topics, logs, partitions, replicas
-from kdump.verify.catalogue.entry import CatalogueEntry, Severity
+from kdump.verify.catalogue.entry import CatalogueEntry
 
 __all__ = ["CATALOGUE", "CatalogueEntry", "Severity"]
 

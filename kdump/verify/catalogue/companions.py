@@ -1,6 +1,7 @@
 """Catalogue entries for the files beside a log: indexes, producer snapshots, the leader epoch checkpoint."""
 
-from kdump.verify.catalogue.entry import CatalogueEntry, Severity
+from kdump.log.severity import Severity
+from kdump.verify.catalogue.entry import CatalogueEntry
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 _TRUSTED = (

@@ -1,24 +1,8 @@
-"""The type of an entry of the catalogue, and the severities."""
+"""The type of an entry of the catalogue."""
 
-from enum import IntEnum
 from typing import NamedTuple
 
-
-class Severity(IntEnum):
-    """How serious a finding is.
-
-    INFO: legal, and worth knowing. WARNING: an invariant is broken, but the data can be read.
-    ERROR: the data cannot be read, or a broker would truncate it or refuse to start.
-    """
-
-    INFO = 0
-    WARNING = 1
-    ERROR = 2
-
-    @property
-    def word(self) -> str:
-        """The name as options, output and JSON have it."""
-        return self.name.lower()
+from kdump.log.severity import Severity
 
 
 class CatalogueEntry(NamedTuple):

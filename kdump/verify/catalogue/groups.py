@@ -1,6 +1,7 @@
 """Catalogue entries for the groups in the internal topics; kdump stat --by group finds them."""
 
-from kdump.verify.catalogue.entry import CatalogueEntry, Severity
+from kdump.log.severity import Severity
+from kdump.verify.catalogue.entry import CatalogueEntry
 
 ENTRIES = (
     CatalogueEntry(

@@ -1,6 +1,7 @@
 """Catalogue entries for the records of internal topics; kdump dump finds them when it decodes these."""
 
-from kdump.verify.catalogue.entry import CatalogueEntry, Severity
+from kdump.log.severity import Severity
+from kdump.verify.catalogue.entry import CatalogueEntry
 
 ENTRIES = (
     CatalogueEntry(

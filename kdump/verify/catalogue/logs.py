@@ -1,6 +1,7 @@
 """Catalogue entries for defects inside one log file."""
 
-from kdump.verify.catalogue.entry import CatalogueEntry, Severity
+from kdump.log.severity import Severity
+from kdump.verify.catalogue.entry import CatalogueEntry
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 _CUT = "A broker's recovery truncates the segment here and deletes every later segment."

@@ -1,6 +1,7 @@
 """Catalogue entries for defects across segments, in the files of a partition, and in a log directory."""
 
-from kdump.verify.catalogue.entry import CatalogueEntry, Severity
+from kdump.log.severity import Severity
+from kdump.verify.catalogue.entry import CatalogueEntry
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 _KEPT = "A broker's recovery does not notice it."

@@ -3,7 +3,8 @@
 kdump convert finds them.
 """
 
-from kdump.verify.catalogue.entry import CatalogueEntry, Severity
+from kdump.log.severity import Severity
+from kdump.verify.catalogue.entry import CatalogueEntry
 
 _E, _W = Severity.ERROR, Severity.WARNING
 _ALONE = "A broker looks only at its own copy. So does kdump recover."

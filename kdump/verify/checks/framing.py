@@ -1,10 +1,11 @@
 """The checks `batch/*`, `gap/*`, `tail/*`, `file/shrunk` and `file/grown`: the bytes of batches and between them."""
 
-from kdump.format.batch import UP_TO_MAGIC, Batch
+from kdump.format.batch import Batch
 from kdump.format.kafka07 import HEADER_SIZE
 from kdump.kernel.results import BatchDiagnosis
+from kdump.log.damage import zeros_severity
 from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail, TailContent
-from kdump.verify.findings import Finding, Severity, make_finding
+from kdump.verify.findings import Finding, make_finding
 
 
 def _crc(path: str, batch: Batch, diagnosis: BatchDiagnosis, base: int | None) -> Finding:
@@ -103,9 +104,7 @@ def not_a_batch(path: str, item: Gap | ForeignBatch | SearchLimit | Tail | Shrun
         case ShrunkFile(position, length):
             return make_finding("file/shrunk", path, position, length)
         case Tail(position, length, TailContent.ZEROS):
-            # A broker truncates a tail that is shorter than a header up to the magic like a torn batch.
-            severity = Severity.WARNING if active and length > UP_TO_MAGIC else Severity.ERROR
-            return make_finding("tail/zeros", path, position, length, severity=severity)
+            return make_finding("tail/zeros", path, position, length, severity=zeros_severity(item, active=active))
         case Tail(position, length, TailContent.TORN):
             return make_finding("tail/torn", path, position, length, claimed=item.claimed or None)
         case Tail(position, length):

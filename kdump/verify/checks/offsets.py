@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kdump.format.batch import Batch
 from kdump.kernel.results import NO_VALUE, BatchDiagnosis, ScanState
+from kdump.log.log_slice import MissingOffsets
 from kdump.verify.findings import Finding, Severity, make_finding
 
 
@@ -33,36 +34,11 @@ def _range(path: str, batch: Batch, diagnosis: BatchDiagnosis, base: int | None)
 EXPLAIN = {"offset/backwards": _backwards, "offset/range": _range}
 
 
-class SegmentGaps(NamedTuple):
-    """The offset gaps of a segment: where the first one is, the offsets on both sides of it, and how many offsets are
-    missing in all and in the largest gap.
-    """
-
-    position: int
-    previous: int
-    first: int
-    gaps: int
-    missing: int
-    largest: int
-
-
-def gaps_of(scanned: ScanState) -> SegmentGaps:
-    """The offset gaps that a scan has found."""
-    return SegmentGaps(
-        scanned.gap_position,
-        scanned.gap_previous,
-        scanned.gap_first,
-        scanned.gaps,
-        scanned.gap_offsets,
-        scanned.gap_largest,
-    )
-
-
-def gaps(path: str, found: SegmentGaps, *, compacted: bool) -> Finding:
+def gaps(found: MissingOffsets, *, compacted: bool) -> Finding:
     """offset/gap: all offset gaps of a segment in one finding; info where the log cleaner made them."""
     return make_finding(
         "offset/gap",
-        path,
+        found.path,
         found.position,
         0,
         offset=found.first,

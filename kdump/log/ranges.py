@@ -1,7 +1,14 @@
-"""Ranges of offsets: half-open, sorted, without overlap."""
+"""Ranges of bytes and of offsets. Lists of them are sorted and without overlap."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+
+class ByteRange(NamedTuple):
+    """The bytes [start, stop) of a file."""
+
+    start: int
+    stop: int
 
 
 class OffsetRange(NamedTuple):
