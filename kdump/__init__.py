@@ -36,8 +36,8 @@ from kdump.exports import exports
 __version__ = "0.1.0"
 
 _ROOMS = (
-    *("broker", "convert", "dump", "engine", "format", "kernel", "log", "recover", "replicas", "spark", "stat"),
-    *("storage", "verify", "writer"),
+    *("broker", "convert", "dump", "engine", "format", "groups", "kernel", "log", "recover", "replicas", "spark"),
+    *("stat", "storage", "verify", "writer"),
 )
 
 _MODULES = {

@@ -3,6 +3,7 @@ from kdump import convert as convert
 from kdump import dump as dump
 from kdump import engine as engine
 from kdump import format as format  # noqa: A004
+from kdump import groups as groups
 from kdump import kernel as kernel
 from kdump import log as log
 from kdump import recover as recover

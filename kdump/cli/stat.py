@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from kdump.broker.cleaner.log_config import SETTING_NAMES, CleanerSettings, parse_cleanup_policy, topic_settings
 from kdump.cli import complain, exit_status, options
 from kdump.cli.execution import Found, ProblemLog, execution
 from kdump.cli.param_type import ParamType
@@ -20,7 +21,6 @@ from kdump.stat.partition_reports import ReportOptions
 from kdump.stat.row_collector import RowCollector, Statistics, columns_of
 from kdump.stat.row_sections import RowOptions
 from kdump.stat.rows import RowKind
-from kdump.stat.settings import SETTING_NAMES, CleanerSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.stat import stat_logs
 from kdump.stat.values import StatOptions
 from kdump.storage.file_store import parent_of, real

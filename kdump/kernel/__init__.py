@@ -17,6 +17,7 @@ except ModuleNotFoundError as error:
 from kdump.exports import exports
 
 _MODULES = {
+    "kdump.kernel.estimate": "Estimate",
     "kdump.kernel.scanner": "ByteReader",
 }
 __all__, __getattr__, __dir__ = exports(__name__, _MODULES)

@@ -1,1 +1,2 @@
+from kdump.kernel.estimate import Estimate as Estimate
 from kdump.kernel.scanner import ByteReader as ByteReader

@@ -3,40 +3,24 @@
 from kdump.exports import exports
 
 _MODULES = {
-    "kdump.stat.cleaner_stoppers": "CleanerStopper StopperKind",
-    "kdump.stat.compaction": (
-        "CleanableRange CompactionBlocker CompactionTrigger FirstDirtySource PartitionCompaction UncleanableSource "
-        "report_compaction"
-    ),
-    "kdump.stat.compaction_pass": "CompactionPass",
-    "kdump.stat.coordinators": "CoordinatorStatistics",
-    "kdump.stat.delete_horizons": "DeleteHorizons",
-    "kdump.stat.dirty_keys": "DirtyKeys",
     "kdump.stat.disk": "FileSystem",
-    "kdump.stat.estimate": "Estimate",
     "kdump.stat.free": "FreePlan FreeSetting FreeStep plan_free",
     "kdump.stat.group_rows": "GroupFindings GroupPartitionRow GroupRow",
-    "kdump.stat.groups": "EndSource GroupFold GroupPartition GroupStatistics PartitionEnd",
     "kdump.stat.growth": "Growth IdlePartition idle_partitions report_growth",
     "kdump.stat.histogram": "Histogram",
     "kdump.stat.key_summary": "KeySummary topic_fit",
-    "kdump.stat.keys": "CompactionSavings CountedName HeavyKey NameCensus",
+    "kdump.stat.keys": "CountedName HeavyKey NameCensus",
     "kdump.stat.partition_reports": "PartitionReports ReportOptions",
     "kdump.stat.partitioner": "MisplacedKey PartitionerFit",
     "kdump.stat.producers": "ProducerRow ProducerTable",
     "kdump.stat.records": "CodecVolume LargeRecord RecordStatistics ShapeVolume TimestampOrder ValueShapes",
     "kdump.stat.report_scope": "Unreported",
     "kdump.stat.report_totals": "ReportTotals",
-    "kdump.stat.retention": (
-        "DeletionReason NextDeletion PartitionRetention RetainedSegment RetentionBlocker report_retention"
-    ),
     "kdump.stat.row_collector": "RowCollector",
     "kdump.stat.row_numbers": "WriteRate",
     "kdump.stat.row_sections": "RowOptions RowSection StatResult",
     "kdump.stat.rows": "LogDirectoryRow Row RowKind TotalRow",
-    "kdump.stat.segment_age": "AgeSource LogBounds SegmentAge",
     "kdump.stat.sums": "LogDirectoryStatistics Sums TopicStatistics topics_of",
-    "kdump.stat.settings": "CleanerSettings TopicSettings topic_settings",
     "kdump.stat.upgrade": "OldFormat PartitionUpgrade RefusedFile report_upgrade",
     "kdump.stat.values": "BatchStatistics Damage DamagedStretch SegmentStatistics TransactionStatistics Volume",
 }

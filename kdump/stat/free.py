@@ -13,9 +13,9 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from kdump.stat.report_scope import settings_for, unreported_because
-from kdump.stat.retention import RetainedSegment, report_retention
-from kdump.stat.settings import TopicSettings
+from kdump.broker.cleaner.log_config import TopicSettings, settings_for
+from kdump.broker.cleaner.retention import RetainedSegment, report_retention
+from kdump.stat.report_scope import unreported_because
 from kdump.stat.values import PartitionStatistics
 from kdump.verify.next_step import shell_command
 

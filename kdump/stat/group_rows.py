@@ -9,8 +9,8 @@ from kdump.broker.group_coordinator_shard import GroupCoordinatorShard
 from kdump.broker.group_metadata_manager import ClassicGroup, CoordinatorGroup, CoordinatorGroupMember
 from kdump.broker.offset_metadata_manager import OffsetAndMetadata
 from kdump.format.naming import TopicPartition
-from kdump.stat.coordinators import CoordinatorStatistics
-from kdump.stat.groups import GroupFold, GroupPartition, GroupStatistics
+from kdump.groups.coordinators import CoordinatorStatistics
+from kdump.groups.groups import GroupFold, GroupPartition, GroupStatistics
 from kdump.stat.rows import Row, RowKind
 from kdump.stat.values import PartitionStatistics
 from kdump.verify.findings import KEPT, Finding, Severity, make_finding

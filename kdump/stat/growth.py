@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kdump.stat.segment_age import log_size
-from kdump.stat.settings import DAY_MS
+from kdump.broker.cleaner.log_config import DAY_MS
+from kdump.broker.cleaner.segment_age import log_size
 from kdump.stat.values import BatchStatistics, PartitionStatistics
 
 WINDOW_DAYS: Final = 7

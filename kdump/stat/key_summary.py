@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
 
-from kdump.stat.dirty_keys import DirtyKeys, dirty_keys
-from kdump.stat.estimate import Estimate
-from kdump.stat.keys import CompactionSavings, HeavyKey, KeyStatistics
+from kdump.broker.cleaner.dirty_keys import CompactionSavings, DirtyKeys, dirty_keys
+from kdump.kernel.estimate import Estimate
+from kdump.stat.keys import HeavyKey, KeyStatistics
 from kdump.stat.partitioner import PartitionerFit, partitioner_fit
 
 LISTED_KEYS: Final = 100

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kdump.broker.cleaner.dirty_keys import CompactionSavings
+from kdump.kernel.estimate import HASHES, Estimate, distinct, total
 from kdump.kernel.key_table import ROW_CELLS, ROWS_CENSUS, ROWS_SAMPLE, ROWS_SKETCH, SAMPLE_COLUMNS, cells, merge, sums
-from kdump.stat.estimate import HASHES, Estimate, distinct, total
 
 if TYPE_CHECKING:
     from kdump.kernel.record_statistics import RecordCollector
@@ -184,23 +185,6 @@ class HeavyKeys:
             for (_, weight, offset, size), name in cells(piece.rows, ROW_CELLS[ROWS_SKETCH], 4)
         ]
         return sorted(found, key=lambda one: (-one.weight, one.key, one.size, one.offset))
-
-
-class CompactionSavings(NamedTuple):
-    """What a compaction of the whole partition keeps and drops, if no record were too new for it.
-
-    Dropped are the records that a later one of the same key replaces (`shadowed`), and records without a key
-    (Cleaner.shouldRetainRecord). Live tombstones stay until `delete.retention.ms` is over. Bytes are those of records
-    before compression.
-    """
-
-    live_records: Estimate
-    live_bytes: Estimate
-    dropped_records: Estimate
-    dropped_bytes: Estimate
-    live_tombstones: Estimate
-    shadowed_tombstones: Estimate
-    live_tombstone_bytes: Estimate
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kdump.stat.compaction import PartitionCompaction, report_compaction
+from kdump.broker.cleaner.log_cleaner_manager import PartitionCompaction, report_compaction
+from kdump.broker.cleaner.log_config import CleanerSettings, TopicSettings, settings_for
+from kdump.broker.cleaner.retention import PartitionRetention, RetainedSegment, report_retention
+from kdump.broker.cleaner.stored_settings import StoredSettings
 from kdump.stat.free import FreePlan, FreeStep
 from kdump.stat.growth import IdlePartition, idle_partitions
-from kdump.stat.report_scope import Unreported, settings_for, unreported_because
-from kdump.stat.retention import PartitionRetention, RetainedSegment, report_retention
-from kdump.stat.settings import CleanerSettings, TopicSettings
-from kdump.stat.stored_settings import StoredSettings
+from kdump.stat.report_scope import Unreported, unreported_because
 from kdump.stat.upgrade import OldFormat, PartitionUpgrade, report_upgrade
 from kdump.stat.values import PartitionStatistics
 from kdump.storage.file_store import parent_of

@@ -22,8 +22,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from kdump.kernel.estimate import Estimate, distinct
 from kdump.kernel.producer_table import ProducerRows
-from kdump.stat.estimate import Estimate, distinct
 
 _CELLS: Final = struct.Struct("=8q")
 

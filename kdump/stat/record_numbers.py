@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kdump.kernel.estimate import Estimate
 from kdump.stat.distribution import Distribution, distribution
-from kdump.stat.estimate import Estimate
 from kdump.stat.key_summary import KeySummary
 from kdump.stat.keys import HeavyKey, NameCensus
 from kdump.stat.partitioner import PartitionerFit

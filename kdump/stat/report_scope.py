@@ -1,24 +1,12 @@
-"""Which partitions the reports on retention and compaction are about, and the settings that they assume for them."""
+"""Which partitions the reports on retention and compaction are about."""
 
 from enum import StrEnum
 from typing import Final
 
 from kdump.format import naming
-from kdump.stat.settings import SETTING_NAMES, TopicSettings
 from kdump.stat.values import PartitionStatistics
 
 KAFKA07_SUFFIX: Final = ".kafka"
-_COMPACT: Final = frozenset(("compact",))
-_INTERNAL_SEGMENT_BYTES: Final = 100 << 20
-_INTERNAL: Final = {
-    naming.CONSUMER_OFFSETS: TopicSettings(cleanup_policy=_COMPACT, segment_bytes=_INTERNAL_SEGMENT_BYTES),
-    naming.TRANSACTION_LOG: TopicSettings(cleanup_policy=_COMPACT, segment_bytes=_INTERNAL_SEGMENT_BYTES),
-    naming.SHARE_GROUP_STATE: TopicSettings(retention_ms=-1, segment_bytes=_INTERNAL_SEGMENT_BYTES),
-    naming.REMOTE_LOG_METADATA: TopicSettings(retention_ms=-1),
-}
-"""What a broker gives the topics that it creates for itself (GroupCoordinatorService, TransactionStateManager,
-ShareCoordinatorService, TopicBasedRemoteLogMetadataManagerConfig).
-"""
 
 
 class Unreported(StrEnum):
@@ -49,19 +37,3 @@ def unreported_because(of: PartitionStatistics) -> Unreported | None:
         if segment.path == of.path or base is None or not segment.path.endswith(naming.segment_file_name(base, ".log")):
             return Unreported.ONE_FILE
     return None
-
-
-def settings_for(of: PartitionStatistics, settings: TopicSettings) -> TopicSettings:
-    """The settings for one partition: those that are known, and for the others what fits it best.
-
-    Topics that a broker creates have what it gives them. Where the log cleaner has compacted a partition, its policy is
-    compact. The rest are the defaults of Kafka.
-    """
-    own = _INTERNAL.get(of.topic or "")
-    if own is not None:
-        values = {name: getattr(own, name) for name in SETTING_NAMES if name not in settings.known}
-        return settings._replace(**values)
-    compacted = of.totals.compacted or bool(of.cleaner_checkpoint)
-    if compacted and "cleanup_policy" not in settings.known:
-        return settings._replace(cleanup_policy=_COMPACT)
-    return settings

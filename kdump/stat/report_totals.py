@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kdump.stat.compaction import PartitionCompaction
+from kdump.broker.cleaner.log_cleaner_manager import PartitionCompaction
+from kdump.broker.cleaner.retention import PartitionRetention
 from kdump.stat.partition_reports import PartitionReports
 from kdump.stat.report_scope import Unreported
-from kdump.stat.retention import PartitionRetention
 from kdump.stat.upgrade import PartitionUpgrade
 
 

@@ -6,9 +6,11 @@ from functools import partial
 from heapq import nlargest
 from typing import NamedTuple
 
+from kdump.broker.cleaner.log_config import TopicSettings
+from kdump.broker.cleaner.stored_settings import StoredSettings
 from kdump.errors import KdumpError
 from kdump.format.naming import TopicPartition
-from kdump.stat.coordinators import CoordinatorStatistics
+from kdump.groups.coordinators import CoordinatorStatistics
 from kdump.stat.free import FreePlan, plan_free
 from kdump.stat.group_rows import GROUP_KINDS, GroupCollector, GroupFindings, example_coordinator
 from kdump.stat.histogram import Histogram
@@ -20,8 +22,6 @@ from kdump.stat.report_totals import sum_reports
 from kdump.stat.row_builder import RowBuilder, codec_rows, magic_rows, producer_row, share
 from kdump.stat.row_sections import RowOptions, RowSection, StatResult, sort_key
 from kdump.stat.rows import DiskRow, PartitionRow, Row, RowKind, SegmentRow, TotalRow
-from kdump.stat.settings import TopicSettings
-from kdump.stat.stored_settings import StoredSettings
 from kdump.stat.sums import LogDirectoryStatistics, Sums, TopicStatistics
 from kdump.stat.upgrade import sum_old_formats
 from kdump.stat.values import (

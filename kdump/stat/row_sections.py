@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kdump.groups.groups import OFFSETS_RETENTION_MS
 from kdump.stat.group_rows import GroupFindings
-from kdump.stat.groups import OFFSETS_RETENTION_MS
 from kdump.stat.partition_reports import ReportOptions
 from kdump.stat.report_totals import ReportTotals
 from kdump.stat.rows import LogDirectoryRow, Row, RowKind, TotalRow

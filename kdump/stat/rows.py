@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from kdump.kernel.estimate import Estimate
 from kdump.stat.disk import FileSystem
 from kdump.stat.distribution import distribution
-from kdump.stat.estimate import Estimate
 from kdump.stat.free import FreePlan
 from kdump.stat.growth import Growth
 from kdump.stat.partition_reports import PartitionReports, format_fields, free_fields

@@ -10,8 +10,8 @@ from kdump.engine.protocol import Engine, TaskSizes, task_sizes
 from kdump.engine.serial import Serial
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
+from kdump.groups.coordinators import CoordinatorSources, CoordinatorStatistics
 from kdump.kernel.record_statistics import PIECE_BYTES
-from kdump.stat.coordinators import CoordinatorSources, CoordinatorStatistics
 from kdump.stat.disk import use_of_root
 from kdump.stat.fold import join, settled
 from kdump.stat.partition import PartitionFold, is_set_aside, segments_of

@@ -10,10 +10,10 @@ from functools import reduce
 from operator import add
 from typing import Final, NamedTuple, TypeVar
 
+from kdump.broker.cleaner.delete_horizons import DeleteHorizons, largest, smallest
 from kdump.errors import SourceError
 from kdump.format.index import TimeIndexEntry
 from kdump.format.naming import TopicPartition
-from kdump.stat.delete_horizons import DeleteHorizons, largest, smallest
 from kdump.stat.histogram import Histogram
 from kdump.stat.key_summary import KeySummary
 from kdump.stat.keys import KeyStatistics

@@ -16,11 +16,16 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from interop.clients import Client
+from kdump.broker.cleaner.log_cleaner_manager import (
+    CompactionBlocker,
+    FirstDirtySource,
+    PartitionCompaction,
+    report_compaction,
+)
+from kdump.broker.cleaner.log_config import CleanerSettings, TopicSettings, parse_cleanup_policy, topic_settings
+from kdump.broker.cleaner.retention import PartitionRetention, RetentionBlocker, report_retention
 from kdump.format.checkpoint import OffsetEntry, build_offsets, offset_entries
-from kdump.stat.compaction import CompactionBlocker, FirstDirtySource, PartitionCompaction, report_compaction
 from kdump.stat.free import FreePlan, plan_free
-from kdump.stat.retention import PartitionRetention, RetentionBlocker, report_retention
-from kdump.stat.settings import CleanerSettings, TopicSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.stat import stat_logs
 from kdump.stat.values import PartitionStatistics, StatOptions
 from kdump.storage.discovery import discover

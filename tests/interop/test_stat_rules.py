@@ -17,13 +17,13 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from interop.damaged_partitions import LOADER, damaged, room
+from kdump.broker.cleaner.log_cleaner_manager import CompactionBlocker, report_compaction
+from kdump.broker.cleaner.log_config import TopicSettings, parse_cleanup_policy, topic_settings
+from kdump.broker.cleaner.retention import report_retention
+from kdump.broker.cleaner.segment_age import is_beyond_end
 from kdump.format.checkpoint import OffsetEntry, build_offsets
 from kdump.format.control import ControlType
 from kdump.format.index import TIME_ENTRY
-from kdump.stat.compaction import CompactionBlocker, report_compaction
-from kdump.stat.retention import report_retention
-from kdump.stat.segment_age import is_beyond_end
-from kdump.stat.settings import TopicSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.stat import stat_logs
 from kdump.stat.upgrade import report_upgrade
 from kdump.stat.values import PartitionStatistics

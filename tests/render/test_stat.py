@@ -372,7 +372,7 @@ def test_partitions_without_a_report_are_named() -> None:
 
 
 def test_a_setting_below_a_second_is_not_zero() -> None:
-    from kdump.stat.settings import topic_settings
+    from kdump.broker.cleaner.log_config import topic_settings
 
     reports = ReportOptions(retention=True, settings=topic_settings(retention_ms=1))
     assert "given: retention.ms 1 ms" in shown("terminal", result_of(reports=reports))

@@ -8,10 +8,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kdump.broker.cleaner.log_config import DAY_MS, TopicSettings, parse_cleanup_policy, topic_settings
+from kdump.broker.cleaner.retention import report_retention
 from kdump.stat.free import FreePlan, FreeSetting, FreeStep, plan_free
 from kdump.stat.growth import idle_partitions, report_growth
-from kdump.stat.retention import report_retention
-from kdump.stat.settings import DAY_MS, TopicSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.values import BatchStatistics, PartitionStatistics, Volume
 from support.stat_logs import partition
 

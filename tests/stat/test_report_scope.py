@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kdump.broker.cleaner.log_config import TopicSettings, parse_cleanup_policy, settings_for, topic_settings
 from kdump.stat.partition_reports import ReportOptions, make_reports
-from kdump.stat.report_scope import Unreported, settings_for, unreported_because
-from kdump.stat.settings import TopicSettings, parse_cleanup_policy, topic_settings
+from kdump.stat.report_scope import Unreported, unreported_because
 from kdump.stat.stat import stat_logs
 from kdump.stat.values import PartitionStatistics
 from kdump.storage.discovery import discover

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from kdump.stat.delete_horizons import DeleteHorizons
+from kdump.broker.cleaner.delete_horizons import DeleteHorizons
 from kdump.stat.histogram import Histogram
 from kdump.stat.producers import ProducerRow
 from kdump.stat.range_statistics import RangeStatistics

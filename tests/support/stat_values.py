@@ -7,7 +7,7 @@ from operator import add
 from typing import Any
 
 from kdump.format.naming import TopicPartition
-from kdump.stat.coordinators import CoordinatorStatistics
+from kdump.groups.coordinators import CoordinatorStatistics
 from kdump.stat.group_rows import example_coordinator
 from kdump.stat.histogram import Histogram
 from kdump.stat.producers import ProducerRow, ProducerTable, table_of

@@ -51,7 +51,7 @@ def batches(path: Path) -> int:
         elif isinstance(each, kdump.stat.LogDirectoryStatistics):
             assert_type(each.sums, kdump.stat.Sums)
         elif not isinstance(each, kdump.SourceError):
-            assert_type(each, kdump.stat.CoordinatorStatistics)
+            assert_type(each, kdump.groups.CoordinatorStatistics)
         found += each.totals.batches if isinstance(each, kdump.PartitionStatistics) else 0
     return found
 

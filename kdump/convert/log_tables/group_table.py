@@ -7,8 +7,8 @@ from typing import Final
 from kdump.convert.log_tables.rows import TableRow
 from kdump.convert.tables import GROUPS
 from kdump.format.naming import as_utf8
+from kdump.groups.groups import OFFSETS_RETENTION_MS, GroupStatistics
 from kdump.stat.group_rows import GroupCollector, GroupPartitionRow, GroupRow
-from kdump.stat.groups import OFFSETS_RETENTION_MS, GroupStatistics
 from kdump.stat.rows import RowKind
 from kdump.stat.stat import Measured
 from kdump.stat.sums import LogDirectoryStatistics

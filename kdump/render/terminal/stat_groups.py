@@ -16,7 +16,7 @@ from kdump.render.terminal.tables import BAD, DOUBTFUL, table
 from kdump.stat.group_rows import GroupPartitionRow, GroupRow
 
 if TYPE_CHECKING:
-    from kdump.stat.groups import GroupPartition, GroupStatistics
+    from kdump.groups.groups import GroupPartition, GroupStatistics
     from kdump.stat.row_sections import RowSection
 
 TimeText = Callable[["int | None"], str]

@@ -18,10 +18,11 @@ from kdump.stat.records import RECORD_CODECS
 from kdump.stat.rows import PartitionRow, TopicRow
 
 if TYPE_CHECKING:
-    from kdump.stat.estimate import Estimate
+    from kdump.broker.cleaner.dirty_keys import CompactionSavings
+    from kdump.kernel.estimate import Estimate
     from kdump.stat.histogram import Histogram
     from kdump.stat.key_summary import KeySummary
-    from kdump.stat.keys import CompactionSavings, HeavyKey
+    from kdump.stat.keys import HeavyKey
     from kdump.stat.records import RecordStatistics
     from kdump.stat.row_sections import RowSection
 

@@ -17,14 +17,14 @@ from kdump.render.terminal.tables import BAD, DOUBTFUL, table, without_zeros
 from kdump.stat.rows import inside_of
 
 if TYPE_CHECKING:
-    from kdump.stat.compaction import PartitionCompaction
+    from kdump.broker.cleaner.log_cleaner_manager import PartitionCompaction
+    from kdump.broker.cleaner.log_config import TopicSettings
+    from kdump.broker.cleaner.retention import PartitionRetention
+    from kdump.broker.cleaner.segment_age import LogBounds
     from kdump.stat.free import FreePlan, FreeStep
     from kdump.stat.report_totals import ReportTotals
-    from kdump.stat.retention import PartitionRetention
     from kdump.stat.row_sections import StatResult
     from kdump.stat.rows import TotalRow
-    from kdump.stat.segment_age import LogBounds
-    from kdump.stat.settings import TopicSettings
     from kdump.stat.upgrade import PartitionUpgrade
 
 _MOST: Final = 20

@@ -6,8 +6,8 @@ Source: LogSegment.largestTimestamp and LogSegment.size of Kafka 4.3.
 from enum import StrEnum
 from typing import NamedTuple
 
+from kdump.broker.cleaner.measured_log import MeasuredPartition, MeasuredSegment
 from kdump.broker.file_records import CorruptRecord, FileRecords, ReadBuffer, UncaughtReadError
-from kdump.stat.values import PartitionStatistics, SegmentStatistics
 from kdump.storage.file_store import open_source
 
 
@@ -39,7 +39,7 @@ class SegmentAge(NamedTuple):
         return self.batches_ms is not None and self.batches_ms != self.timestamp_ms
 
 
-def segment_age(segment: SegmentStatistics) -> SegmentAge:
+def segment_age(segment: MeasuredSegment) -> SegmentAge:
     """The time that counts for the age of a segment (LogSegment.largestTimestamp)."""
     batches = segment.totals.largest_timestamp
     batches_ms = batches if batches is not None and batches >= 0 else None
@@ -69,12 +69,12 @@ def first_batch_timestamp(path: str) -> int | None:
             return None
 
 
-def log_size(segment: SegmentStatistics) -> int:
+def log_size(segment: MeasuredSegment) -> int:
     """The bytes of a segment that count for a broker: of the active segment without what is preallocated."""
     return segment.size_bytes - (segment.tail_zero_bytes if segment.is_active else 0)
 
 
-def base_offset(segment: SegmentStatistics) -> int:
+def base_offset(segment: MeasuredSegment) -> int:
     """The base offset of a segment; where its name does not say it, the first offset of its batches."""
     return segment.totals.first_offset or 0 if segment.base_offset is None else segment.base_offset
 
@@ -93,7 +93,7 @@ class LogBounds(NamedTuple):
     has_log_start: bool
 
 
-def log_bounds(of: PartitionStatistics) -> LogBounds:
+def log_bounds(of: MeasuredPartition) -> LogBounds:
     """The offsets of a partition, kept in order as a broker does when it loads the log (UnifiedLog)."""
     start = max(base_offset(of.segments[0]) if of.segments else 0, of.log_start_offset or 0)
     end = max(start, of.log_end_offset if of.log_end_offset is not None else start)
@@ -102,7 +102,7 @@ def log_bounds(of: PartitionStatistics) -> LogBounds:
     return LogBounds(start, end, high, known, of.log_start_is_known)
 
 
-def is_beyond_end(of: PartitionStatistics) -> bool:
+def is_beyond_end(of: MeasuredPartition) -> bool:
     """Whether the log start offset lies beyond the log end offset.
 
     A broker that starts then deletes all segments, and begins a new one at the log start offset (LogLoader.load).

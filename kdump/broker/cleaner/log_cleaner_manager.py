@@ -11,13 +11,16 @@ Source: LogCleanerManager.cleanableOffsets, LogCleanerManager.grabFilthiestCompa
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from functools import reduce
+from operator import add
 from typing import NamedTuple
 
-from kdump.errors import SourceError
-from kdump.stat.cleaner_stoppers import CleanerStopper, StopperKind, cleaner_stoppers
-from kdump.stat.compaction_pass import CompactionPass, predict_pass
-from kdump.stat.delete_horizons import DeleteHorizons
-from kdump.stat.segment_age import (
+from kdump.broker.cleaner.cleaner import CompactionPass, predict_pass
+from kdump.broker.cleaner.cleaner_stoppers import CleanerStopper, StopperKind, cleaner_stoppers
+from kdump.broker.cleaner.delete_horizons import DeleteHorizons
+from kdump.broker.cleaner.log_config import CleanerSettings, TopicSettings
+from kdump.broker.cleaner.measured_log import MeasuredPartition, MeasuredSegment
+from kdump.broker.cleaner.segment_age import (
     LogBounds,
     base_offset,
     first_batch_timestamp,
@@ -26,8 +29,7 @@ from kdump.stat.segment_age import (
     log_size,
     segment_age,
 )
-from kdump.stat.settings import CleanerSettings, TopicSettings
-from kdump.stat.values import PartitionStatistics, SegmentStatistics, sum_of
+from kdump.errors import SourceError
 
 
 class FirstDirtySource(StrEnum):
@@ -124,7 +126,7 @@ class PartitionCompaction(NamedTuple):
 
 
 def report_compaction(
-    of: PartitionStatistics,
+    of: MeasuredPartition,
     settings: TopicSettings,
     now_ms: int,
     cleaner: CleanerSettings | None = None,
@@ -166,7 +168,7 @@ def report_compaction(
         blocker,
         _missing_bytes(cleanable_bytes, total, settings) if trigger is None and not unreadable else None,
         _legacy_horizon(log.values(0, dirty), settings),
-        sum_of((segment.totals.delete_horizons for segment in log.values(0, uncleanable)), DeleteHorizons()),
+        reduce(add, (segment.totals.delete_horizons for segment in log.values(0, uncleanable)), DeleteHorizons()),
         stoppers,
         predict_pass(of, dirty, uncleanable, cleaner or CleanerSettings()) if cleanable_bytes else None,
     )
@@ -178,12 +180,12 @@ class _OffsetRanges:
     `active_base` is the base offset of the active segment, `start` where there is none yet.
     """
 
-    def __init__(self, segments: Sequence[SegmentStatistics], start: int) -> None:
+    def __init__(self, segments: Sequence[MeasuredSegment], start: int) -> None:
         self.segments = segments
         self.bases = [base_offset(segment) for segment in segments]
         self.active_base = self.bases[-1] if self.bases else start
 
-    def values(self, start: int, end: int) -> Sequence[SegmentStatistics]:
+    def values(self, start: int, end: int) -> Sequence[MeasuredSegment]:
         """LogSegments.values: from the segment that holds `start` up to those whose base offset is below `end`."""
         if start >= end:
             return ()
@@ -193,7 +195,7 @@ class _OffsetRanges:
     def size(self, start: int, end: int) -> int:
         return sum(map(log_size, self.values(start, end)))
 
-    def inactive_from(self, offset: int) -> Sequence[SegmentStatistics]:
+    def inactive_from(self, offset: int) -> Sequence[MeasuredSegment]:
         """LogSegments.nonActiveLogSegmentsFrom."""
         return self.values(offset, self.active_base)
 
@@ -204,7 +206,7 @@ class _OffsetRanges:
 
 
 def _range(
-    of: PartitionStatistics,
+    of: MeasuredPartition,
     log: _OffsetRanges,
     bounds: LogBounds,
     settings: TopicSettings,
@@ -233,7 +235,7 @@ def _range(
     return CleanableRange(dirty, source, stable, bound, bound_source, log.base_from(bound))
 
 
-def _first_young(segments: Sequence[SegmentStatistics], lag_ms: int, now_ms: int) -> int | None:
+def _first_young(segments: Sequence[MeasuredSegment], lag_ms: int, now_ms: int) -> int | None:
     """LogCleanerManager.findFirstUncleanableSegment."""
     if lag_ms <= 0:
         return None
@@ -241,7 +243,7 @@ def _first_young(segments: Sequence[SegmentStatistics], lag_ms: int, now_ms: int
     return next(young, None)
 
 
-def _exceeded_lag(segments: Sequence[SegmentStatistics], settings: TopicSettings, now_ms: int) -> int | None:
+def _exceeded_lag(segments: Sequence[MeasuredSegment], settings: TopicSettings, now_ms: int) -> int | None:
     """LogCleanerManager.maxCompactionDelay."""
     until = now_ms - settings.max_compaction_lag_ms
     if until <= 0:
@@ -258,7 +260,7 @@ def _exceeded_lag(segments: Sequence[SegmentStatistics], settings: TopicSettings
     return until - earliest
 
 
-def _unreadable(segments: Sequence[SegmentStatistics]) -> Iterator[CleanerStopper]:
+def _unreadable(segments: Sequence[MeasuredSegment]) -> Iterator[CleanerStopper]:
     """The segments whose first batch Kafka's reader refuses. It reads the timestamp of each one before anything else,
     whatever max.compaction.lag.ms is (LogCleanerManager.maxCompactionDelay).
     """
@@ -307,6 +309,6 @@ def _missing_bytes(cleanable_bytes: int, total: int, settings: TopicSettings) ->
     return int((limit * total - cleanable_bytes) / (1 - limit)) + 1 if limit < 1 else None
 
 
-def _legacy_horizon(clean: Sequence[SegmentStatistics], settings: TopicSettings) -> int:
+def _legacy_horizon(clean: Sequence[MeasuredSegment], settings: TopicSettings) -> int:
     """Cleaner.doClean: 0 where nothing was compacted before."""
     return clean[-1].mtime_ms - settings.delete_retention_ms if clean else 0

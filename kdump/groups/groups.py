@@ -13,7 +13,7 @@ from kdump.broker.group_metadata_manager import ClassicGroup, CoordinatorGroup, 
 from kdump.broker.offset_metadata_manager import OffsetAndMetadata, PendingOffset
 from kdump.broker.share_coordinator_shard import UNINITIALIZED, ShareCoordinatorShard, ShareGroupOffset
 from kdump.format.naming import TopicPartition
-from kdump.stat.coordinators import CoordinatorStatistics
+from kdump.groups.coordinators import CoordinatorStatistics
 
 OFFSETS_RETENTION_MS: Final = 604_800_000
 """The default of offsets.retention.minutes."""

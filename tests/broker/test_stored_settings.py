@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kdump.stat.settings import DAY_MS, TopicSettings, topic_settings
-from kdump.stat.stored_settings import StoredSettings
+from kdump.broker.cleaner.log_config import DAY_MS, TopicSettings, topic_settings
+from kdump.broker.cleaner.stored_settings import StoredSettings
 from support import build
 from support.metadata_logs import Change, change, uuid_of, write_log
 

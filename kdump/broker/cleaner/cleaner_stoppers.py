@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from kdump.broker.cleaner.log_config import TopicSettings
+from kdump.broker.cleaner.measured_log import MeasuredSegment
+from kdump.broker.cleaner.segment_age import base_offset, log_size
 from kdump.broker.predict import recover_segment
 from kdump.errors import SourceError
 from kdump.format.batch import LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, MINIMUM_SIZE, UP_TO_MAGIC
 from kdump.format.java import MAX_INT
-from kdump.stat.segment_age import base_offset, log_size
-from kdump.stat.settings import TopicSettings
-from kdump.stat.values import SegmentStatistics
 from kdump.storage.file_store import open_source
 from kdump.storage.source import reader_of
 
@@ -53,7 +53,7 @@ class CleanerStopper(NamedTuple):
     stops: bool
 
 
-def cleaner_stoppers(segments: Sequence[SegmentStatistics], settings: TopicSettings) -> tuple[CleanerStopper, ...]:
+def cleaner_stoppers(segments: Sequence[MeasuredSegment], settings: TopicSettings) -> tuple[CleanerStopper, ...]:
     """What stops a cleaner that compacts these segments, in log order. Reads the first bytes of damaged stretches, and
     a segment whose offsets reach too far.
     """
@@ -61,7 +61,7 @@ def cleaner_stoppers(segments: Sequence[SegmentStatistics], settings: TopicSetti
     return (*found, *_too_large(segments, settings.segment_bytes))
 
 
-def _in_segment(segment: SegmentStatistics) -> Iterator[CleanerStopper]:
+def _in_segment(segment: MeasuredSegment) -> Iterator[CleanerStopper]:
     for stretch in segment.damage.stretches:
         stops = stretch.reason in ("magic", "codec", "records") or (
             stretch.reason not in ("crc", "limit", "shrunk") and _breaks_framing(segment, stretch.position)
@@ -75,7 +75,7 @@ def _in_segment(segment: SegmentStatistics) -> Iterator[CleanerStopper]:
         yield CleanerStopper(segment.path, _overflow(segment), 0, StopperKind.OFFSET_RANGE, None, False)
 
 
-def _breaks_framing(segment: SegmentStatistics, position: int) -> bool:
+def _breaks_framing(segment: MeasuredSegment, position: int) -> bool:
     """Whether a cleaner that reads a batch at this position stops (ByteBufferLogInputStream.nextBatchSize)."""
     left = segment.size_bytes - position
     try:
@@ -89,7 +89,7 @@ def _breaks_framing(segment: SegmentStatistics, position: int) -> bool:
     return size < MINIMUM_SIZE[0] or header[MAGIC_AT] > max(MINIMUM_SIZE) or size + LOG_OVERHEAD > left
 
 
-def _overflow(segment: SegmentStatistics) -> int | None:
+def _overflow(segment: MeasuredSegment) -> int | None:
     """The position of the first batch whose offsets the segment cannot hold."""
     try:
         with open_source(segment.path) as source:
@@ -98,7 +98,7 @@ def _overflow(segment: SegmentStatistics) -> int | None:
         return None
 
 
-def _too_large(segments: Sequence[SegmentStatistics], segment_bytes: int) -> Iterator[CleanerStopper]:
+def _too_large(segments: Sequence[MeasuredSegment], segment_bytes: int) -> Iterator[CleanerStopper]:
     """The first segment of each group whose compacted file can exceed the size of a log file."""
     for group in _groups(segments, segment_bytes):
         size = sum(map(log_size, group))
@@ -108,9 +108,9 @@ def _too_large(segments: Sequence[SegmentStatistics], segment_bytes: int) -> Ite
             yield CleanerStopper(group[0].path, 0, size, StopperKind.SEGMENT_SIZE, None, False)
 
 
-def _groups(segments: Sequence[SegmentStatistics], segment_bytes: int) -> Iterator[list[SegmentStatistics]]:
+def _groups(segments: Sequence[MeasuredSegment], segment_bytes: int) -> Iterator[list[MeasuredSegment]]:
     """Cleaner.groupSegmentsBySize, by the sizes of the logs alone."""
-    group: list[SegmentStatistics] = []
+    group: list[MeasuredSegment] = []
     size = 0
     for segment in segments:
         size += log_size(segment)

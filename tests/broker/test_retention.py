@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kdump.broker.cleaner.log_config import TopicSettings, parse_cleanup_policy, topic_settings
+from kdump.broker.cleaner.retention import DeletionReason, PartitionRetention, RetentionBlocker, report_retention
+from kdump.broker.cleaner.segment_age import AgeSource
 from kdump.format.index import TIME_ENTRY, TimeIndexEntry
 from kdump.format.naming import Kind
 from kdump.stat.disk import last_time_index_entry
-from kdump.stat.retention import DeletionReason, PartitionRetention, RetentionBlocker, report_retention
-from kdump.stat.segment_age import AgeSource
-from kdump.stat.settings import TopicSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.values import PartitionStatistics
 from kdump.storage.partition import LogFile, Segment
 from support.stat_logs import partition

@@ -8,10 +8,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kdump.broker.cleaner.log_config import TopicSettings, parse_cleanup_policy, topic_settings
 from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.format.java import parse_integer
-from kdump.stat.settings import TopicSettings, parse_cleanup_policy, topic_settings
 from kdump.storage.file_store import exists
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from functools import reduce
 from operator import add
 from typing import Final, NamedTuple
 
-from kdump.stat.dirty_keys import DirtyKeys, dirty_keys
-from kdump.stat.estimate import Estimate
-from kdump.stat.segment_age import base_offset
-from kdump.stat.settings import CleanerSettings
-from kdump.stat.values import PartitionStatistics
+from kdump.broker.cleaner.dirty_keys import DirtyKeys, dirty_keys
+from kdump.broker.cleaner.log_config import CleanerSettings
+from kdump.broker.cleaner.measured_log import MeasuredPartition
+from kdump.broker.cleaner.segment_age import base_offset
+from kdump.kernel.estimate import Estimate
 
 _ERRORS: Final = 3
 """Within how many standard errors an estimate is taken for right."""
@@ -36,7 +36,7 @@ class CompactionPass(NamedTuple):
 
 
 def predict_pass(
-    of: PartitionStatistics, first_dirty_offset: int, first_uncleanable_offset: int, cleaner: CleanerSettings
+    of: MeasuredPartition, first_dirty_offset: int, first_uncleanable_offset: int, cleaner: CleanerSettings
 ) -> CompactionPass | None:
     """What a pass over the clean part and the dirty one, from the first offset to the second, does.
 

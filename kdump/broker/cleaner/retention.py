@@ -17,8 +17,9 @@ from enum import StrEnum
 from itertools import takewhile
 from typing import NamedTuple
 
-from kdump.format.java import MAX_LONG
-from kdump.stat.segment_age import (
+from kdump.broker.cleaner.log_config import TopicSettings
+from kdump.broker.cleaner.measured_log import MeasuredPartition, MeasuredSegment
+from kdump.broker.cleaner.segment_age import (
     LogBounds,
     SegmentAge,
     base_offset,
@@ -27,8 +28,7 @@ from kdump.stat.segment_age import (
     log_size,
     segment_age,
 )
-from kdump.stat.settings import TopicSettings
-from kdump.stat.values import PartitionStatistics, SegmentStatistics
+from kdump.format.java import MAX_LONG
 
 
 class DeletionReason(StrEnum):
@@ -123,7 +123,7 @@ class PartitionRetention(NamedTuple):
         return tuple(segment for segment in (*self.deletes, *self.stays) if segment.age.disagrees)
 
 
-def report_retention(of: PartitionStatistics, settings: TopicSettings, now_ms: int) -> PartitionRetention:
+def report_retention(of: MeasuredPartition, settings: TopicSettings, now_ms: int) -> PartitionRetention:
     """What a broker with these settings deletes of a partition at `now_ms` (milliseconds since the epoch).
 
     Where no high watermark is known, the log end offset stands for it; `bounds` says so. All segments go where the log
@@ -159,7 +159,7 @@ def report_retention(of: PartitionStatistics, settings: TopicSettings, now_ms: i
     )
 
 
-def _segments(segments: Sequence[SegmentStatistics], end_offset: int) -> list[RetainedSegment]:
+def _segments(segments: Sequence[MeasuredSegment], end_offset: int) -> list[RetainedSegment]:
     bases = [base_offset(segment) for segment in segments]
     return [
         RetainedSegment(segment.path, base, end, log_size(segment), segment is segments[-1], segment_age(segment))

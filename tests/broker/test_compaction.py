@@ -11,8 +11,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kdump.stat.cleaner_stoppers import StopperKind
-from kdump.stat.compaction import (
+from kdump.broker.cleaner.cleaner_stoppers import StopperKind
+from kdump.broker.cleaner.delete_horizons import DeleteHorizons
+from kdump.broker.cleaner.log_cleaner_manager import (
     CompactionBlocker,
     CompactionTrigger,
     FirstDirtySource,
@@ -20,9 +21,8 @@ from kdump.stat.compaction import (
     UncleanableSource,
     report_compaction,
 )
-from kdump.stat.delete_horizons import DeleteHorizons
-from kdump.stat.segment_age import is_beyond_end
-from kdump.stat.settings import CleanerSettings, parse_cleanup_policy, topic_settings
+from kdump.broker.cleaner.log_config import CleanerSettings, parse_cleanup_policy, topic_settings
+from kdump.broker.cleaner.segment_age import is_beyond_end
 from kdump.stat.values import PartitionStatistics
 from support import build
 from support.stat_logs import partition

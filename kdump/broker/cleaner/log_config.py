@@ -6,7 +6,9 @@ says which settings these are.
 
 from typing import Final, NamedTuple
 
+from kdump.broker.cleaner.measured_log import MeasuredPartition
 from kdump.broker.defaults import SEGMENT_INDEX_BYTES
+from kdump.format import naming
 from kdump.format.java import MAX_INT, MAX_LONG
 
 POLICIES: Final = ("delete", "compact")
@@ -20,7 +22,7 @@ class TopicSettings(NamedTuple):
 
     `retention_ms` and `retention_bytes` are −1 for no limit. `cleanup_policy` holds words of POLICIES. `given` are the
     names of the settings that an option named. `stored` are those that the metadata of the cluster has
-    (kdump.stat.stored_settings): pairs of a name and topic, broker or all-brokers.
+    (kdump.broker.cleaner.stored_settings): pairs of a name and topic, broker or all-brokers.
     """
 
     retention_ms: int = 7 * DAY_MS
@@ -105,3 +107,32 @@ class CleanerSettings(NamedTuple):
         """How many different keys the offset map of one cleaner thread takes (Cleaner.buildOffsetMapForSegment)."""
         memory = min(self.dedupe_buffer_bytes // self.threads, MAX_INT)
         return int(memory // OFFSET_MAP_ENTRY_BYTES * self.load_factor)
+
+
+_COMPACT: Final = frozenset(("compact",))
+_INTERNAL_SEGMENT_BYTES: Final = 100 << 20
+_INTERNAL: Final = {
+    naming.CONSUMER_OFFSETS: TopicSettings(cleanup_policy=_COMPACT, segment_bytes=_INTERNAL_SEGMENT_BYTES),
+    naming.TRANSACTION_LOG: TopicSettings(cleanup_policy=_COMPACT, segment_bytes=_INTERNAL_SEGMENT_BYTES),
+    naming.SHARE_GROUP_STATE: TopicSettings(retention_ms=-1, segment_bytes=_INTERNAL_SEGMENT_BYTES),
+    naming.REMOTE_LOG_METADATA: TopicSettings(retention_ms=-1),
+}
+"""What a broker gives the topics that it creates for itself (GroupCoordinatorService, TransactionStateManager,
+ShareCoordinatorService, TopicBasedRemoteLogMetadataManagerConfig).
+"""
+
+
+def settings_for(of: MeasuredPartition, settings: TopicSettings) -> TopicSettings:
+    """The settings for one partition: those that are known, and for the others what fits it best.
+
+    Topics that a broker creates have what it gives them. Where the log cleaner has compacted a partition, its policy is
+    compact. The rest are the defaults of Kafka.
+    """
+    own = _INTERNAL.get(of.topic or "")
+    if own is not None:
+        values = {name: getattr(own, name) for name in SETTING_NAMES if name not in settings.known}
+        return settings._replace(**values)
+    compacted = of.totals.compacted or bool(of.cleaner_checkpoint)
+    if compacted and "cleanup_policy" not in settings.known:
+        return settings._replace(cleanup_policy=_COMPACT)
+    return settings

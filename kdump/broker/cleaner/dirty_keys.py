@@ -7,15 +7,61 @@ Source: Cleaner.buildOffsetMap and Cleaner.shouldRetainRecord of Kafka 4.3.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
+from kdump.kernel.estimate import HASHES, Estimate, total
 from kdump.kernel.key_table import ROW_CELLS, ROWS_SAMPLE, SAMPLE_COLUMNS
-from kdump.stat.estimate import HASHES, Estimate, total
-
-if TYPE_CHECKING:
-    from kdump.stat.keys import KeyStatistics
 
 _WIDTH: Final = ROW_CELLS[ROWS_SAMPLE]
+
+
+class CompactionSavings(NamedTuple):
+    """What a compaction of the whole partition keeps and drops, if no record were too new for it.
+
+    Dropped are the records that a later one of the same key replaces (`shadowed`), and records without a key
+    (Cleaner.shouldRetainRecord). Live tombstones stay until `delete.retention.ms` is over. Bytes are those of records
+    before compression.
+    """
+
+    live_records: Estimate
+    live_bytes: Estimate
+    dropped_records: Estimate
+    dropped_bytes: Estimate
+    live_tombstones: Estimate
+    shadowed_tombstones: Estimate
+    live_tombstone_bytes: Estimate
+
+
+class MeasuredSample(Protocol):
+    """The keys with the smallest hashes (kdump.kernel.key_table). `dropped`: there are more keys than these."""
+
+    @property
+    def rows(self) -> bytes: ...
+    @property
+    def dropped(self) -> bool: ...
+    @property
+    def largest_hash(self) -> int: ...
+
+
+class MeasuredKeys(Protocol):
+    """The keys of a part of a log. `records` and `bytes` are those with a key."""
+
+    @property
+    def sample(self) -> MeasuredSample: ...
+    @property
+    def records(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def unkeyed_records(self) -> int: ...
+    @property
+    def unkeyed_bytes(self) -> int: ...
+
+    def distinct(self) -> Estimate:
+        """The number of distinct keys."""
+
+    def compaction(self) -> CompactionSavings:
+        """What compaction would drop."""
 
 
 class DirtyKeys(NamedTuple):
@@ -35,7 +81,7 @@ class DirtyKeys(NamedTuple):
     live_tombstones: Estimate
 
 
-def dirty_keys(keys: "KeyStatistics", first_dirty_offset: int | None) -> DirtyKeys:
+def dirty_keys(keys: MeasuredKeys, first_dirty_offset: int | None) -> DirtyKeys:
     """The dirty keys among those of the segments before the active one."""
     savings = keys.compaction()
     unkeyed = keys.unkeyed_records
@@ -59,7 +105,7 @@ def dirty_keys(keys: "KeyStatistics", first_dirty_offset: int | None) -> DirtyKe
     )
 
 
-def _sum(keys: "KeyStatistics", values: Iterable[int]) -> Estimate:
+def _sum(keys: MeasuredKeys, values: Iterable[int]) -> Estimate:
     """The sum of a number over all keys, from those of the sample."""
     listed = list(values)
     if not keys.sample.dropped:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kdump.format.naming import TopicPartition
-from kdump.stat.groups import EndSource, GroupFold, PartitionEnd
+from kdump.groups.groups import EndSource, GroupFold, PartitionEnd
 from support import build
 from support.coordinator_records import MessageWriter, commit_key, commit_value
 from support.group_logs import NOW_MS, checkpoint, commits, groups, log, measured, partitions, plain

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kdump.stat import coordinators
+from kdump.groups import coordinators
 from kdump.stat.row_collector import RowCollector
 from kdump.stat.row_sections import RowOptions, StatResult
 from kdump.stat.rows import RowKind

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kdump.broker.cleaner.cleaner import CompactionPass, predict_pass
+from kdump.broker.cleaner.dirty_keys import dirty_keys
+from kdump.broker.cleaner.log_config import CleanerSettings
 from kdump.kernel.record_statistics import RecordCollector
-from kdump.stat.compaction_pass import CompactionPass, predict_pass
-from kdump.stat.dirty_keys import dirty_keys
 from kdump.stat.key_summary import summarize_keys
 from kdump.stat.keys import KeyStatistics
-from kdump.stat.settings import CleanerSettings
 from support.record_counts import rows_of, small_record
 from support.stat_logs import partition
 

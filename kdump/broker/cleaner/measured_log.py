@@ -1,0 +1,129 @@
+"""What the rules of retention and of the log cleaner ask of a log: the numbers of its segments and their batches."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from kdump.broker.cleaner.delete_horizons import DeleteHorizons
+from kdump.broker.cleaner.dirty_keys import DirtyKeys, MeasuredKeys
+from kdump.format.index import TimeIndexEntry
+
+
+class MeasuredVolume(Protocol):
+    """Batches in sum. `records_at_least`: one record for each wrapper message that was not opened."""
+
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def records_at_least(self) -> int: ...
+
+
+class MeasuredBatches(Protocol):
+    """The valid batches of a segment or a partition; offsets and timestamps are None where no batch has one.
+
+    `by_magic` and `by_codec` are by the number of the magic and of the codec.
+    """
+
+    @property
+    def batches(self) -> int: ...
+    @property
+    def first_offset(self) -> int | None: ...
+    @property
+    def last_offset(self) -> int | None: ...
+    @property
+    def largest_timestamp(self) -> int | None: ...
+    @property
+    def aborted_records(self) -> int: ...
+    @property
+    def by_magic(self) -> Sequence[MeasuredVolume]: ...
+    @property
+    def by_codec(self) -> Sequence[MeasuredVolume]: ...
+    @property
+    def compacted(self) -> bool: ...
+    @property
+    def delete_horizons(self) -> DeleteHorizons: ...
+
+
+class MeasuredStretch(Protocol):
+    """Bytes of a log file that are not a valid batch, or a valid batch whose records cannot be read."""
+
+    @property
+    def position(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class MeasuredDamage(Protocol):
+    """The damaged stretches of a segment, in their order."""
+
+    @property
+    def stretches(self) -> Sequence[MeasuredStretch]: ...
+
+
+class MeasuredSegment(Protocol):
+    """A segment. `tail_zero_bytes`: preallocated zeros at the end of the log file. `keys`: None where not kept."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def base_offset(self) -> int | None: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def tail_zero_bytes(self) -> int: ...
+    @property
+    def mtime_ms(self) -> int: ...
+    @property
+    def is_active(self) -> bool: ...
+    @property
+    def last_time_index_entry(self) -> TimeIndexEntry | None: ...
+    @property
+    def totals(self) -> MeasuredBatches: ...
+    @property
+    def damage(self) -> MeasuredDamage: ...
+    @property
+    def keys(self) -> MeasuredKeys | None: ...
+
+
+class MeasuredTransactions(Protocol):
+    """The transactions of a partition. `first_open_offset`: None without an open one."""
+
+    @property
+    def first_open_offset(self) -> int | None: ...
+
+
+class MeasuredKeySummary(Protocol):
+    """The keys of a partition. `dirty`: those before the active segment, None without such a segment."""
+
+    @property
+    def dirty(self) -> DirtyKeys | None: ...
+
+
+class MeasuredPartition(Protocol):
+    """A copy of a partition, as kdump.stat measures it."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def topic(self) -> str | None: ...
+    @property
+    def partition(self) -> int | None: ...
+    @property
+    def segments(self) -> Sequence[MeasuredSegment]: ...
+    @property
+    def log_start_offset(self) -> int | None: ...
+    @property
+    def log_end_offset(self) -> int | None: ...
+    @property
+    def high_watermark(self) -> int | None: ...
+    @property
+    def log_start_is_known(self) -> bool: ...
+    @property
+    def cleaner_checkpoint(self) -> int | None: ...
+    @property
+    def totals(self) -> MeasuredBatches: ...
+    @property
+    def transactions(self) -> MeasuredTransactions: ...
+    @property
+    def keys(self) -> MeasuredKeySummary | None: ...
