@@ -28,6 +28,8 @@ from support.cases import each
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("fsspec", "numpy", "pandas", "pyarrow", "pyspark", "rich")
 FACTOR = 5
+MOST_MODULES = 107
+"""Of kdump, for a verify of one small file."""
 
 
 def child(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -127,6 +129,15 @@ def test_a_plan_of_a_valid_partition_imports_no_strategy(log: str) -> None:
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "kdump.recover.planner" in imported
     assert not {"kdump.recover.truncate", "kdump.recover.apply", "kdump.broker.log_loader"} & imported
+
+
+def test_a_verify_of_a_valid_log_imports_few_modules(log: str) -> None:
+    """Each costs half a millisecond: what explains damage, predicts a start or reads Kafka 0.7 comes when it is due."""
+    done = child("-X", "importtime", "-m", "kdump", "verify", log)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    rare = {"broker.result", "broker.log_manager", "log.header_pass", "log.log_slice", "storage.walk07"}
+    assert not {f"kdump.{name}" for name in (*rare, "kernel.scan07", "verify.valid_segments")} & imported
+    assert len({name for name in imported if name.startswith("kdump")}) <= MOST_MODULES
 
 
 def test_start_of_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,16 +4,14 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kdump.broker.result import ValidSegment
 from kdump.errors import SourceError
 from kdump.format.checkpoint import CheckpointError, epoch_entries
 from kdump.format.naming import Kind
 from kdump.kernel.results import ScanState
 from kdump.log.compaction import is_compacted_log
 from kdump.log.damage import Damage
-from kdump.log.header_pass import gaps_of
 from kdump.log.segment_view import SegmentView, Stretch
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, Partition, Segment
@@ -25,7 +23,9 @@ from kdump.verify.producer_verifier import ProducerVerifier, producers_in
 from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import Counts, FileReport, Report
 from kdump.verify.scan import ScanOptions
-from kdump.verify.valid_segments import valid_prefix, valid_segment
+
+if TYPE_CHECKING:
+    from kdump.broker.result import ValidSegment
 
 __all__ = ["PartitionVerifier", "logs_of"]
 
@@ -179,6 +179,8 @@ class PartitionVerifier:
     def _add_counted(self, log: LogFile, scanned: ScanState) -> None:
         """Add the findings that the kernel only counts, one for a segment and code."""
         if scanned.gaps:
+            from kdump.log.header_pass import gaps_of
+
             # Damage may have removed the only sign of the log cleaner.
             compacted = self._is_compacted(scanned) or (self._options.compacted is None and bool(scanned.broken))
             self._report.add([offsets.gaps(gaps_of(log.path, scanned), compacted=compacted)])
@@ -225,6 +227,8 @@ class PartitionVerifier:
                 segment, end_offset, aborted, state, self._log_start, compacted=compacted
             )
         if self._partition.whole and valid_end is not None and (tail_only or not hidden):
+            from kdump.verify.valid_segments import valid_segment
+
             is_known = not (broken_before if tail_only else state.broken)
             open_by_producer = self._producers.open_by_producer() if is_known else None
             valid = valid_segment(log, summary, valid_end, replayed, open_by_producer)
@@ -234,6 +238,8 @@ class PartitionVerifier:
         if summary.view is not None and summary.error is None:
             self._views[name] = self._view_of(summary.view, scanned, is_noted=broken_before)
         if self._partition.whole and name not in self._valid and not broken_before:
+            from kdump.verify.valid_segments import valid_prefix
+
             prefix = valid_prefix(log, summary, replayed, self._open_before_damage)
             if prefix is not None:
                 self._valid[name] = prefix

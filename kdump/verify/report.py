@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kdump.broker.result import LoadResult, ValidSegment
 from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
 from kdump.storage.offset_checkpoints import CheckpointContext
@@ -14,6 +13,7 @@ from kdump.storage.stamps import DirectoryFiles
 from kdump.verify.findings import KEPT, Finding, Severity
 
 if TYPE_CHECKING:
+    from kdump.broker.result import LoadResult, ValidSegment
     from kdump.log.segment_view import SegmentView
     from kdump.verify.checks.hanging import OpenTransaction
 
@@ -81,9 +81,9 @@ class Report:
     has_metadata: bool = False
     compacted: bool = False
     open: "list[OpenTransaction]" = field(default_factory=list)
-    outcome: LoadResult | None = None
+    outcome: "LoadResult | None" = None
     context: CheckpointContext = field(default_factory=CheckpointContext)
-    valid_segments: Mapping[str, ValidSegment] = field(default_factory=dict)
+    valid_segments: "Mapping[str, ValidSegment]" = field(default_factory=dict)
     directory_files: DirectoryFiles | None = None
     views: "Mapping[str, SegmentView]" = field(default_factory=dict)
 

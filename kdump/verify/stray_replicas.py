@@ -2,14 +2,16 @@
 
 import os
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kdump.broker.log_manager import KraftDirectory, kraft_directory
 from kdump.format import naming
 from kdump.storage.file_store import directory_above, store_of
 from kdump.storage.lock import is_locked
 from kdump.verify.findings import Finding, Severity, make_finding
 from kdump.verify.report import Report
+
+if TYPE_CHECKING:
+    from kdump.broker.log_manager import KraftDirectory
 
 _STRAYS: Final = frozenset(("metadata/missing", "metadata/topic-id", "metadata/topic", "metadata/replica"))
 """With these a broker renames the directory."""
@@ -38,6 +40,8 @@ class ReplicaChecker:
             return
         above = above or directory_above(report.path)
         if above != self._path:
+            from kdump.broker.log_manager import kraft_directory
+
             self._path, self._directory = above, kraft_directory(above)
             local = store_of(above).is_local
             self._is_running = local and is_locked(os.path.join(above, naming.LOCK_FILE))
@@ -59,7 +63,7 @@ def _stray(report: Report, name: naming.TopicPartition) -> Finding | None:
     return make_finding("metadata/stray", report.path, 0, 0, **name._asdict(), name=text, first=first, last=end - 1)
 
 
-def _placement(report: Report, name: naming.TopicPartition, directory: KraftDirectory) -> Finding | None:
+def _placement(report: Report, name: naming.TopicPartition, directory: "KraftDirectory") -> Finding | None:
     found = directory.placement(name)
     topic_id = None if found is None else found.topic_id
     file = os.path.join(report.path, naming.PARTITION_METADATA)

@@ -8,7 +8,6 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kdump.broker.result import LoadResult
 from kdump.format.naming import TopicPartition
 from kdump.storage.partition import natural
 from kdump.verify.findings import Finding, Severity
@@ -17,6 +16,7 @@ from kdump.verify.report import Counts, FileReport, Report
 from kdump.verify.start_verdict import StartVerdict
 
 if TYPE_CHECKING:
+    from kdump.broker.result import LoadResult
     from kdump.format.json_types import Fields
 WORST: Final = 20
 """How many of the worst partitions are kept."""
@@ -120,7 +120,7 @@ class PartitionSummary(NamedTuple):
     log_start_offset: int | None
     log_end_offset: int | None
     counts: Counts
-    outcome: LoadResult | None
+    outcome: "LoadResult | None"
 
     def fields(self) -> "Fields":
         name = self.topic_partition
@@ -158,7 +158,7 @@ def summarize_partition(report: Report, wanted: FindingFilter) -> PartitionSumma
     )
 
 
-def _outcome_fields(outcome: LoadResult) -> "Fields":
+def _outcome_fields(outcome: "LoadResult") -> "Fields":
     """What a broker's next start would leave of a partition."""
     return {
         "refuses": [refusal.exception for refusal in outcome.refusals],

@@ -1,7 +1,6 @@
 """The checks `batch/*`, `gap/*`, `tail/*`, `file/shrunk` and `file/grown`: the bytes of batches and between them."""
 
 from kdump.format.batch import Batch
-from kdump.format.kafka07 import HEADER_SIZE
 from kdump.kernel.results import BatchDiagnosis
 from kdump.log.damage import zeros_severity
 from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail, TailContent
@@ -29,6 +28,8 @@ def _magic(path: str, batch: Batch, diagnosis: BatchDiagnosis, base: int | None)
 def _like(batch: Batch, diagnosis: BatchDiagnosis) -> int:
     """The magic under which the checksum is right."""
     if batch.is_kafka07:
+        from kdump.format.kafka07 import HEADER_SIZE
+
         return next(magic for magic, size in HEADER_SIZE.items() if size == diagnosis.payload_at)
     return 2
 

@@ -3,12 +3,14 @@ the last batch ends, against the offsets at which the log has ended.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kdump.format.batch import Batch
 from kdump.kernel.results import NO_VALUE, BatchDiagnosis, ScanState
-from kdump.log.log_slice import MissingOffsets
 from kdump.verify.findings import Finding, Severity, make_finding
+
+if TYPE_CHECKING:
+    from kdump.log.log_slice import MissingOffsets
 
 
 def _backwards(path: str, batch: Batch, diagnosis: BatchDiagnosis, base: int | None) -> Finding:
@@ -34,7 +36,7 @@ def _range(path: str, batch: Batch, diagnosis: BatchDiagnosis, base: int | None)
 EXPLAIN = {"offset/backwards": _backwards, "offset/range": _range}
 
 
-def gaps(found: MissingOffsets, *, compacted: bool) -> Finding:
+def gaps(found: "MissingOffsets", *, compacted: bool) -> Finding:
     """offset/gap: all offset gaps of a segment in one finding; info where the log cleaner made them."""
     return make_finding(
         "offset/gap",
