@@ -9,17 +9,11 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
-from kdump.recover.log_outline import DamagedBytes, ValidRun
+from kdump.log.damage import Damage
+from kdump.log.ranges import OffsetRange
+from kdump.recover.log_outline import LogOutline
 from kdump.recover.plan import Damaged, GivenUp, Lost
 from kdump.recover.plan_input import PlanInput
-
-
-class SegmentOutline(NamedTuple):
-    """A segment: what its file holds, in order, and where the search for batches gave up."""
-
-    base_offset: int
-    items: tuple[ValidRun | DamagedBytes, ...]
-    unsearched: int | None = None
 
 
 class _MissingRange(NamedTuple):
@@ -34,7 +28,7 @@ class _MissingRange(NamedTuple):
     removed: bool
 
 
-def damaged_offsets(given: PlanInput, given_up: GivenUp, segments: Iterable[SegmentOutline]) -> Lost:
+def damaged_offsets(given: PlanInput, given_up: GivenUp, segments: Iterable[LogOutline]) -> Lost:
     """What is lost, with the batches that are given up.
 
     `segments` are empty where verify found no damage, and nothing is given up.
@@ -99,8 +93,10 @@ class _DamageReader:
         self.is_ordered = True
         self._compacted = compacted
         self._between: list[_MissingRange] = []
-        self._present: list[ValidRun] = []
-        self._pending: list[DamagedBytes] = []
+        self._stay: list[OffsetRange] = []
+        self._removed: list[OffsetRange] = []
+        self._pending: list[Damage] = []
+        self._removes_pending = False
         self._before = self._highest = -1
         self._resumed: int | None = None
 
@@ -108,17 +104,19 @@ class _DamageReader:
     def is_proven(self) -> bool:
         return self.is_ordered and not any(damage.padding for damage in self._pending)
 
-    def read(self, segments: Iterable[SegmentOutline]) -> None:
+    def read(self, segments: Iterable[LogOutline]) -> None:
         for segment in segments:
-            has_batch = any(isinstance(item, ValidRun) for item in segment.items)
-            self._begin(segment.base_offset, is_proven=has_batch)
+            has_batch = any(isinstance(item.what, OffsetRange) for item in segment.items)
+            self._begin(segment.log.base_offset or 0, is_proven=has_batch)
             self.unsearched = self.unsearched or segment.unsearched is not None
-            for item in segment.items:
-                if isinstance(item, ValidRun):
-                    self._add_run(item)
+            for what, removed in segment.items:
+                if isinstance(what, OffsetRange):
+                    self._add_run(what)
+                    (self._removed if removed else self._stay).append(what)
                 else:
-                    self._pending.append(item)
-                    self.bytes += 0 if item.padding else item.stop - item.start
+                    self._pending.append(what)
+                    self._removes_pending |= removed
+                    self.bytes += 0 if what.padding else what.stop - what.start
 
     def _begin(self, base: int, *, is_proven: bool) -> None:
         """The name of a segment says where the one before ends; without a batch in it, it is not proven."""
@@ -128,26 +126,25 @@ class _DamageReader:
         elif base > self.expected:
             self._resume(base - 1)
             self._skip(base - 1, exact=is_proven)
-        self._pending = []
+        self._pending, self._removes_pending = [], False
         self.expected = base
 
-    def _add_run(self, run: ValidRun) -> None:
+    def _add_run(self, run: OffsetRange) -> None:
         assert self.expected is not None
-        if run.first > self.expected:
-            self._resume(run.first - 1)
-            self._skip(run.first - 1, exact=bool(self._pending))
-        elif run.first < self.expected:
+        if run.start > self.expected:
+            self._resume(run.start - 1)
+            self._skip(run.start - 1, exact=bool(self._pending))
+        elif run.start < self.expected:
             self.is_ordered = False
             self._step_back(run)
-        self._pending = []
-        self._present.append(run)
-        self._before, self.expected = self.expected, run.last + 1
-        self._highest = max(self._highest, run.last)
+        self._pending, self._removes_pending = [], False
+        self._before, self.expected = self.expected, run.stop
+        self._highest = max(self._highest, run.stop - 1)
 
-    def _step_back(self, run: ValidRun) -> None:
+    def _step_back(self, run: OffsetRange) -> None:
         """Offsets go back: a batch has wrong ones, this or the one before. Its own lie between its neighbours."""
-        if self._compacted and run.first > self._before:
-            self._between.append(_MissingRange(self._before, run.first - 1, exact=False, removed=False))
+        if self._compacted and run.start > self._before:
+            self._between.append(_MissingRange(self._before, run.start - 1, exact=False, removed=False))
         self._resumed = self._highest + 1
 
     def _resume(self, last: int) -> None:
@@ -159,14 +156,13 @@ class _DamageReader:
     def _skip(self, last: int, *, exact: bool) -> None:
         """The offsets up to the next valid batch are missing; in a compacted log only where bytes are damaged."""
         if self.expected is not None and (self._pending or not self._compacted):
-            removed = any(damage.removed for damage in self._pending)
-            self._between.append(_MissingRange(self.expected, last, exact, removed))
+            self._between.append(_MissingRange(self.expected, last, exact, self._removes_pending))
 
     def missing(self, start: int, high_watermark: int | None) -> Iterator[_MissingRange]:
         """The ranges in order, none of them below `start`. Offsets of batches out of order count as present."""
         end = self.expected
         found = [] if end is None else [*self._between, *self._after(end, high_watermark)]
-        present = sorted(self._present)
+        present = sorted([*self._stay, *self._removed])
         for one in found:
             if end is not None and one.first < end:
                 one = one._replace(last=end - 1 if one.last is None else min(one.last, end - 1))
@@ -175,40 +171,40 @@ class _DamageReader:
 
     def only_removed(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """The ranges in [start, stop) whose valid batches are all removed."""
-        stay = sorted(run for run in self._present if not run.removed)
-        for run in self._present:
-            first, last = max(run.first, start), min(run.last, stop - 1)
-            if run.removed and first <= last:
+        stay = sorted(self._stay)
+        for run in self._removed:
+            first, last = max(run.start, start), min(run.stop, stop) - 1
+            if first <= last:
                 for one in _without(_MissingRange(first, last, exact=True, removed=True), stay):
                     yield one.first, last if one.last is None else one.last
 
     def _after(self, end: int, high_watermark: int | None) -> Iterator[_MissingRange]:
         """What was there after the last valid batch."""
         damages = [damage for damage in self._pending if not damage.padding]
-        lasts = [damage.claimed.last if _fits(damage.claimed, end) else None for damage in damages if damage.claimed]
-        known = [last for last in lasts if last is not None]
+        named = [damage.offsets for damage in damages if damage.offsets is not None]
+        known = [offsets.stop - 1 for offsets in named if _fits(offsets, end)]
         last: int | None = max(known, default=end - 1)
         if len(known) < len(damages):
             last = None
         if high_watermark is not None and last is not None:
             last = max(last, high_watermark - 1)
         if last is None or last >= end:
-            yield _MissingRange(end, last, exact=False, removed=any(damage.removed for damage in self._pending))
+            yield _MissingRange(end, last, exact=False, removed=self._removes_pending)
 
 
-def _fits(claimed: ValidRun | None, end: int) -> bool:
-    """Whether a header can be that of a batch after this offset."""
-    return claimed is not None and end <= claimed.first and claimed.last - end <= HIGHEST_RELATIVE_OFFSET
+def _fits(named: OffsetRange, end: int) -> bool:
+    """Whether a header that names these offsets can be that of a batch after this offset."""
+    return end <= named.start and named.stop - 1 - end <= HIGHEST_RELATIVE_OFFSET
 
 
-def _without(missing: _MissingRange, present: list[ValidRun]) -> Iterator[_MissingRange]:
+def _without(missing: _MissingRange, present: list[OffsetRange]) -> Iterator[_MissingRange]:
     """A range without the offsets that are present."""
     first = missing.first
     for run in present:
-        if run.last < first or (missing.last is not None and run.first > missing.last):
+        if run.stop <= first or (missing.last is not None and run.start > missing.last):
             continue
-        if run.first > first:
-            yield missing._replace(first=first, last=run.first - 1)
-        first = run.last + 1
+        if run.start > first:
+            yield missing._replace(first=first, last=run.start - 1)
+        first = run.stop
     if missing.last is None or first <= missing.last:
         yield missing._replace(first=first)

@@ -4,7 +4,7 @@ The file is read from its start, so that a frame counts as a batch of the log ex
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kdump.broker.file_records import (
     FileChannelRecordBatch,
@@ -13,38 +13,24 @@ from kdump.broker.file_records import (
     UncaughtReadError,
     batch_from_header,
 )
-from kdump.format.batch import CONTROL, HEADER, HEADER_SIZE, TRANSACTIONAL, UP_TO_MAGIC, Batch
+from kdump.format.batch import CONTROL, HEADER_SIZE, TRANSACTIONAL, Batch
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.naming import Kind
 from kdump.kernel.results import NO_VALUE
-from kdump.log.damage import Damage
+from kdump.log.damage import Damage, damaged_bytes, damages_in
+from kdump.log.ranges import OffsetRange
 from kdump.log.segment_view import SegmentView, Stretch
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.pieces import Piece
 from kdump.storage.source import Source, reader_of
-from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail, TailContent
+from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail
 
 
-class ValidRun(NamedTuple):
-    """The offsets of adjacent valid batches. `removed`: a plan removes them."""
+class OutlineItem(NamedTuple):
+    """The offsets of adjacent valid batches, or bytes that hold none. `removed`: a plan removes some of it."""
 
-    first: int
-    last: int
-    removed: bool = False
-
-
-class DamagedBytes(NamedTuple):
-    """Bytes [start, stop) of a log file that hold no valid batch.
-
-    `claimed` are the offsets that their header names, None without one. `padding`: zeros at the end of the file, which
-    a broker may have preallocated. `removed`: a plan removes some of them.
-    """
-
-    start: int
-    stop: int
-    claimed: ValidRun | None
-    padding: bool = False
+    what: OffsetRange | Damage
     removed: bool = False
 
 
@@ -81,8 +67,8 @@ class LogOutline(NamedTuple):
     """
 
     log: LogFile
-    items: tuple[ValidRun | DamagedBytes, ...]
-    removed: tuple[ValidBatches, ...]
+    items: tuple[OutlineItem, ...]
+    removed: tuple[ValidBatches, ...] = ()
     unsearched: int | None = None
 
 
@@ -102,13 +88,12 @@ def outline_of(log: LogFile, view: SegmentView, removed: Sequence[Piece], *, com
     if not view.is_plain:
         return None
     pieces = sorted(removed)
-    items: list[ValidRun | DamagedBytes] = []
+    items: list[OutlineItem] = []
     within: dict[Piece, list[Stretch]] = {piece: [] for piece in pieces}
     for item in view.items:
         own = [piece for piece in pieces if piece.start < item.stop and item.start < piece.stop]
         if isinstance(item, Damage):
-            claimed = None if item.offsets is None else ValidRun(item.offsets.start, item.offsets.stop - 1)
-            items.append(DamagedBytes(item.start, item.stop, claimed, item.padding, bool(own)))
+            items.append(OutlineItem(item, bool(own)))
             continue
         state = item.state
         if not state.batches:
@@ -117,7 +102,7 @@ def outline_of(log: LogFile, view: SegmentView, removed: Sequence[Piece], *, com
             return None
         if state.gaps and not compacted:
             return None
-        items.append(ValidRun(state.first_offset, state.last_offset, bool(own)))
+        items.append(OutlineItem(OffsetRange(state.first_offset, state.last_offset + 1), bool(own)))
         for piece in own[:1]:
             within[piece].append(item)
     totals = [batches_of(piece, stretches) for piece, stretches in within.items()]
@@ -195,15 +180,11 @@ class BatchTotals:
         )
 
 
-_TORN_HEADER: Final = 27
-"""The bytes of a header up to the end of lastOffsetDelta."""
-
-
 class _OutlineReader:
     """Reads one log file. `items`, `totals` and `unsearched` are complete after `read`."""
 
     def __init__(self, log: LogFile, removed: Sequence[Piece], *, compacted: bool) -> None:
-        self.items: list[ValidRun | DamagedBytes] = []
+        self.items: list[OutlineItem] = []
         self.totals = [BatchTotals(piece) for piece in sorted(removed)]
         self.unsearched: int | None = None
         self._log, self._compacted = log, compacted
@@ -217,40 +198,43 @@ class _OutlineReader:
             log.kind, source, base_offset=log.base_offset, everything=True, max_batch_bytes=max_batch_bytes
         ):
             if isinstance(item, BatchChunk):
-                for batch in item.rows():
-                    if item.damaged:
-                        self._add_damage(batch.position, batch.position + batch.size, _claim(batch))
-                    else:
+                if item.damaged:
+                    for damage in damages_in(item):
+                        self._add_damage(damage)
+                else:
+                    for batch in item.rows():
                         self._add_batch(batch)
             elif isinstance(item, SearchLimit):
                 self.unsearched = item.position if self.unsearched is None else self.unsearched
             elif isinstance(item, Gap | Tail):
-                self._add_bytes(item)
+                self._add_damage(damaged_bytes(item, reader_of(source), preallocated=log.preallocated))
             elif isinstance(item, ForeignBatch):
                 self._add_foreign(item)
             elif isinstance(item, ShrunkFile):
                 self._linked = False
 
     def _add_batch(self, batch: Batch) -> None:
-        items, last = self.items, batch.last_offset
-        previous = items[-1] if self._linked and isinstance(items[-1], ValidRun) else None
+        items, previous = self.items, None
+        if self._linked and isinstance(items[-1].what, OffsetRange):
+            previous = items[-1].what
         first = batch.base_offset
         if first == NO_VALUE:
             # Only the messages inside a wrapper message say where it begins.
             first = self._first_inside(batch)
         total = self._total_at(batch.position)
-        run = ValidRun(first, last, total is not None)
+        run = OffsetRange(first, batch.last_offset + 1)
         if self._log.kind is Kind.KAFKA07:
             # The offset of a message is its position, and all its bytes count.
             start = (self._log.base_offset or 0) + batch.position
-            run = ValidRun(start, start + batch.size - 1, total is not None)
+            run = OffsetRange(start, start + batch.size)
         joined = previous is not None and (
-            run.first == previous.last + 1 or (self._compacted and run.first > previous.last)
+            run.start == previous.stop or (self._compacted and run.start >= previous.stop)
         )
-        if previous is not None and joined and previous.removed == run.removed:
-            items[-1] = run._replace(first=previous.first)
+        removed = total is not None
+        if previous is not None and joined and items[-1].removed == removed:
+            items[-1] = OutlineItem(OffsetRange(previous.start, run.stop), removed)
         else:
-            items.append(run)
+            items.append(OutlineItem(run, removed))
         self._linked = True
         self._end = batch.position + batch.size
         if total is not None:
@@ -284,36 +268,12 @@ class _OutlineReader:
             return batch.last_offset
         return first if 0 <= batch.last_offset - first <= HIGHEST_RELATIVE_OFFSET else batch.last_offset
 
-    def _add_bytes(self, item: Gap | Tail) -> None:
-        headed = item.headed if isinstance(item, Gap) else item.reason is TailContent.TORN
-        claimed = None
-        if headed and self._log.kind is not Kind.KAFKA07:
-            claimed = self._claim_at(item.position, item.length)
-        padding = isinstance(item, Tail) and item.reason is TailContent.ZEROS and self._log.preallocated
-        self._add_damage(item.position, item.position + item.length, claimed, padding=padding)
-
-    def _claim_at(self, position: int, length: int) -> ValidRun | None:
-        """The offsets that a header names whose batch is torn; None where the header is torn, too."""
-        data = reader_of(self._source)(position, min(length, HEADER_SIZE))
-        if len(data) < UP_TO_MAGIC:
-            return None
-        base, _, _, magic, _, _, delta, *_ = HEADER.unpack(data.ljust(HEADER_SIZE, b"\0"))
-        if magic < 2:
-            return ValidRun(base, base)
-        return ValidRun(base, base + delta) if len(data) >= _TORN_HEADER and delta >= 0 else None
-
-    def _add_damage(self, start: int, stop: int, claimed: ValidRun | None, *, padding: bool = False) -> None:
+    def _add_damage(self, damage: Damage) -> None:
         if self._log.kind is Kind.KAFKA07:
             # There an offset is a position.
             base = self._log.base_offset or 0
-            claimed = ValidRun(base + start, base + stop - 1)
-        self._total_at(start)
-        removed = self._at < len(self.totals) and self.totals[self._at].piece.start < stop
-        self.items.append(DamagedBytes(start, stop, claimed, padding, removed))
+            damage = damage._replace(offsets=OffsetRange(base + damage.start, base + damage.stop))
+        self._total_at(damage.start)
+        removed = self._at < len(self.totals) and self.totals[self._at].piece.start < damage.stop
+        self.items.append(OutlineItem(damage, removed))
         self._linked = False
-
-
-def _claim(batch: Batch) -> ValidRun | None:
-    """The offsets that a header names whose batch is damaged."""
-    first = batch.last_offset if batch.base_offset == NO_VALUE else batch.base_offset
-    return ValidRun(first, batch.last_offset) if 0 <= first <= batch.last_offset else None

@@ -8,13 +8,14 @@ from typing import Final
 from kdump.format.naming import Kind, kind_of, number_of
 from kdump.kernel.producers import DATA, EVENT, GAP, TRANSACTIONAL
 from kdump.kernel.results import Carry
-from kdump.recover.damaged_offsets import SegmentOutline, damaged_offsets
+from kdump.log.damage import Damage
+from kdump.log.ranges import ByteRange, OffsetRange
+from kdump.recover.damaged_offsets import damaged_offsets
 from kdump.recover.log_outline import (
     BatchTotals,
-    DamagedBytes,
     LogOutline,
+    OutlineItem,
     ValidBatches,
-    ValidRun,
     batches_of,
     outline_of,
     read_outline,
@@ -188,9 +189,7 @@ def _joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(joined)
 
 
-def _segments(
-    given: PlanInput, ranges: RangeReader, removed: Mapping[str, Sequence[Piece]]
-) -> Iterable[SegmentOutline]:
+def _segments(given: PlanInput, ranges: RangeReader, removed: Mapping[str, Sequence[Piece]]) -> Iterable[LogOutline]:
     """The segments of the partition as it is, in the order of their base offsets; nothing where verify is content."""
     report = given.report
     outlined = [name for file in report.files if ranges.is_outlined(name := os.path.basename(file.file.path))]
@@ -206,8 +205,7 @@ def _segments(
         valid = report.valid_segments.get(name)
         if name in outlined or (valid is not None and valid.has_wrapper_messages):
             # Only the messages inside a wrapper message say where it begins.
-            outline = ranges.outline(name, removed.get(name, ()))
-            yield SegmentOutline(log.base_offset, outline.items, outline.unsearched)
+            yield ranges.outline(name, removed.get(name, ()))
             continue
         if valid is not None:
             end = valid.next_offset
@@ -215,15 +213,15 @@ def _segments(
             end = (ranges.within(Piece(name, 0, log.size)).last_offset or log.base_offset - 1) + 1
         else:
             end = log.base_offset
-        items: tuple[ValidRun | DamagedBytes, ...] = ()
+        items: tuple[OutlineItem, ...] = ()
         if end > log.base_offset:
             first = log.base_offset
             if any(first < base < end for base in bases):  # it has the name, or the offsets, of another segment
                 first = ranges.within(Piece(name, 0, log.size)).first_offset or first
-            items = (ValidRun(first, end - 1, bool(removed.get(name))),)
+            items = (OutlineItem(OffsetRange(first, end), bool(removed.get(name))),)
         elif name in emptied:
-            items = (DamagedBytes(0, 0, None),)
-        yield SegmentOutline(log.base_offset, items)
+            items = (OutlineItem(Damage(ByteRange(0, 0), "index/stale")),)
+        yield LogOutline(log, items)
 
 
 def _is_emptied(given: PlanInput, name: str, log: LogFile) -> bool:
