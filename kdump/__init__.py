@@ -8,6 +8,7 @@
     for event in kdump.follow_logs("/data/kafka/topic-0"): ...   the same as a broker writes them
     for plan in kdump.plan_recovery(found): ...              what a recovery would do, and what would be lost
     for result in kdump.recover_logs(found): ...             what was done; undo_recovery undoes it
+    for each in kdump.compare_logs(found): ...               whether the copies of each partition mean the same
     for each in kdump.stat_logs(found): ...                  the numbers of each partition and log directory
     kdump.arrow("/data/kafka/topic-0").read_pandas()         the records as columns of Arrow, batch by batch
     kdump.table_reader("/data/kafka", "transactions")        batches, segments, transactions, groups, findings …
@@ -59,6 +60,7 @@ _MODULES = {
     "kdump.recover.plan": "Plan RecoverOptions RecoveryResult",
     "kdump.recover.planner": "plan_recovery",
     "kdump.recover.recover": "ApplyOptions recover_logs resume_recovery undo_recovery",
+    "kdump.replicas.compare": "CompareOptions compare_logs",
     "kdump.stat.stat": "stat_logs",
     "kdump.stat.values": "PartitionStatistics StatOptions",
     "kdump.storage.discovery": "discover log_files",

@@ -43,6 +43,8 @@ from kdump.recover.recover import ApplyOptions as ApplyOptions
 from kdump.recover.recover import recover_logs as recover_logs
 from kdump.recover.recover import resume_recovery as resume_recovery
 from kdump.recover.recover import undo_recovery as undo_recovery
+from kdump.replicas.compare import CompareOptions as CompareOptions
+from kdump.replicas.compare import compare_logs as compare_logs
 from kdump.stat.stat import stat_logs as stat_logs
 from kdump.stat.values import PartitionStatistics as PartitionStatistics
 from kdump.stat.values import StatOptions as StatOptions

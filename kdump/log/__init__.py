@@ -7,6 +7,7 @@ _MODULES = {
     "kdump.log.damage": "DamagedRange",
     "kdump.log.fetch_data_info": "FetchDataInfo",
     "kdump.log.log_snapshot": "SegmentDescription",
+    "kdump.log.ranges": "OffsetRange",
     "kdump.log.records": "DamageWarning Records",
 }
 __all__, __getattr__, __dir__ = exports(__name__, _MODULES)

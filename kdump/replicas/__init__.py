@@ -1,8 +1,10 @@
-"""Several copies of one topic-partition as one log: what each has, where they differ, and what is taken from which."""
+"""Several copies of one topic-partition: whether they mean the same, and the one log that they make."""
 
 from kdump.exports import exports
 
 _MODULES = {
+    "kdump.replicas.compare": "PartitionComparison",
+    "kdump.replicas.comparison": "KeyDifferences OffsetTally ReplicaComparison ReplicaDifferences Verdict",
     "kdump.replicas.merge": "MissingRecords ReplicaUse ReplicasRefused",
 }
 __all__, __getattr__, __dir__ = exports(__name__, _MODULES)

@@ -1,3 +1,9 @@
+from kdump.replicas.compare import PartitionComparison as PartitionComparison
+from kdump.replicas.comparison import KeyDifferences as KeyDifferences
+from kdump.replicas.comparison import OffsetTally as OffsetTally
+from kdump.replicas.comparison import ReplicaComparison as ReplicaComparison
+from kdump.replicas.comparison import ReplicaDifferences as ReplicaDifferences
+from kdump.replicas.comparison import Verdict as Verdict
 from kdump.replicas.merge import MissingRecords as MissingRecords
 from kdump.replicas.merge import ReplicasRefused as ReplicasRefused
 from kdump.replicas.merge import ReplicaUse as ReplicaUse

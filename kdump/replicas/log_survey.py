@@ -1,0 +1,221 @@
+"""One copy of a topic-partition, read once: its offsets, how far a log cleaner went over it, its epochs, its damage."""
+
+from collections.abc import Sequence
+from itertools import repeat
+from operator import and_, le, sub
+from typing import Final, NamedTuple
+
+from kdump.broker.history import EpochRun
+from kdump.errors import SourceError
+from kdump.format.batch import DELETE_HORIZON
+from kdump.format.naming import Kind
+from kdump.kernel.results import NO_VALUE
+from kdump.kernel.scan import BATCH_COLUMNS
+from kdump.log.compaction import checkpoint_context, is_compacted_log
+from kdump.log.log_slice import LogSlice
+from kdump.log.ranges import OffsetRange, united
+from kdump.storage.copies import topic_id_of
+from kdump.storage.log_walk import walk_of
+from kdump.storage.partition import LogFile, Partition
+from kdump.storage.walk import BatchChunk, ForeignBatch, Item, Tail, TailContent
+
+_WIDTH: Final = len(BATCH_COLUMNS)
+_FIRST, _LAST, _COUNT, _EPOCH, _ATTRIBUTES = (
+    BATCH_COLUMNS.index(name)
+    for name in ("base_offset", "last_offset", "count", "partition_leader_epoch", "attributes")
+)
+_ROWS: Final = 1024
+_MOST_DAMAGE: Final = 10_000
+
+OUT_OF_ORDER: Final = "out-of-order"
+UNREADABLE: Final = "unreadable"
+KAFKA_07: Final = "kafka-0.7"
+
+
+class LogSurvey(NamedTuple):
+    """What is known of one copy as a whole. Its records have offsets in [start_offset, end_offset).
+
+    `reach`: below this offset its log cleaner has been. `compacted`: the copy shows that a cleaner goes over the log.
+    `has_checkpoints`: it lies in a log directory. `damage` are the offsets of which it has no valid batch although its
+    bytes are there. `problem`: why it cannot be compared at all: a word of this module, with `error`.
+    """
+
+    partition: Partition
+    topic_id: str | None
+    start_offset: int
+    end_offset: int
+    high_watermark: int | None
+    reach: int
+    compacted: bool
+    has_checkpoints: bool
+    transactional: bool
+    epochs: tuple[EpochRun, ...]
+    damage: tuple[OffsetRange, ...]
+    end_position: tuple[int, int]
+    problem: str | None = None
+    error: str | None = None
+
+    @property
+    def path(self) -> str:
+        """The path of its directory."""
+        return self.partition.path
+
+    def slices(self, start: int, stop: int, max_batch_bytes: int) -> tuple[LogSlice, ...]:
+        """The files with offsets in [start, stop), up to the first batch at or above `stop`. Raises SourceError."""
+        logs = [segment.log for segment in self.partition.segments]
+        found = list[LogSlice]()
+        for number, log in enumerate(logs):
+            after = logs[number + 1].base_offset if number + 1 < len(logs) else None
+            if after is not None and after <= start:
+                continue
+            if number > self.end_position[0] or (log.base_offset or 0) >= stop:
+                break
+            end = self.end_position[1] if number == self.end_position[0] else None
+            if stop < self.end_offset and (after is None or after > stop):
+                end = _position_of(log, stop, max_batch_bytes, end)
+            found.append(LogSlice(log, stop=end))
+        return tuple(found)
+
+
+def survey_log(partition: Partition, max_batch_bytes: int) -> LogSurvey:
+    """Read a copy once. What cannot be read is its `problem`."""
+    context = checkpoint_context(partition)
+    topic_id, survey = topic_id_of(partition), _Survey()
+    problem = error = None
+    logs = [segment.log for segment in partition.segments]
+    if any(log.kind is Kind.KAFKA07 for log in logs):
+        problem = KAFKA_07
+    else:
+        try:
+            for number, log in enumerate(logs):
+                survey.read(number, log, max_batch_bytes)
+        except SourceError as caught:
+            problem, error = UNREADABLE, str(caught)
+    base = next((log.base_offset for log in logs if log.base_offset is not None), None)
+    first = base if base is not None else survey.first_offset or 0
+    problem = problem or (OUT_OF_ORDER if survey.is_disordered else None)
+    reach = max(survey.reach, context.cleaner_offset or 0)
+    shown = context.cleaned or survey.reach > 0
+    end = max(survey.end_offset, first)
+    return LogSurvey(
+        partition,
+        topic_id,
+        max(first, context.log_start_offset or 0),
+        end,
+        context.high_watermark,
+        reach,
+        is_compacted_log(partition.topic_partition, shown=shown),
+        context.start_because != "own",
+        survey.transactional,
+        tuple(survey.epochs),
+        tuple(united(survey.damage)),
+        survey.end_position,
+        problem,
+        error,
+    )
+
+
+class _Survey:
+    """What is known after each file."""
+
+    def __init__(self) -> None:
+        self.first_offset: int | None = None
+        self.end_offset = self.reach = 0
+        self.end_position = 0, 0
+        self.transactional = self.is_disordered = False
+        self.epochs = list[EpochRun]()
+        self.damage = list[OffsetRange]()
+        self._is_damaged = False
+
+    def read(self, number: int, log: LogFile, limit: int) -> None:
+        """Read a file. Raises SourceError."""
+        if log.base_offset is not None and log.base_offset < self.end_offset:
+            self.is_disordered = True
+        if not self.end_offset:
+            self.end_offset = log.base_offset or 0
+        with log.open() as source:
+            walk = walk_of(
+                log.kind, source, base_offset=log.base_offset, everything=True, rows=_ROWS, max_batch_bytes=limit
+            )
+            for item in walk:
+                if isinstance(item, BatchChunk) and not item.damaged:
+                    self._add(item)
+                    last = item.row(item.batches - 1)
+                    self.end_position = number, last.position + last.size
+                elif not (isinstance(item, ForeignBatch) or _is_preallocated(item, log)):
+                    self._is_damaged = True
+            self.transactional = self.transactional or walk.scanner.state().transactional > 0
+
+    def _add(self, chunk: BatchChunk) -> None:
+        cells = chunk.walk.scanner.rows[: chunk.batches * _WIDTH]
+        firsts, lasts = firsts_and_lasts(cells, self.end_offset)
+        counts, epochs = cells[_COUNT::_WIDTH].tolist(), cells[_EPOCH::_WIDTH].tolist()
+        if self.first_offset is None:
+            self.first_offset = firsts[0]
+        if self._is_damaged:
+            self._is_damaged = False
+            if firsts[0] > self.end_offset:
+                self.damage.append(OffsetRange(self.end_offset, firsts[0]))
+                if len(self.damage) > _MOST_DAMAGE:
+                    self.damage = [OffsetRange(self.damage[0].start, self.damage[-1].stop)]
+        ordered = firsts[0] >= self.end_offset and all(map(le, firsts, lasts))
+        if not ordered or not all(map(int.__lt__, lasts, firsts[1:])):
+            self.is_disordered = True
+        self.end_offset = max(self.end_offset, lasts[-1] + 1)
+        horizons = map(and_, cells[_ATTRIBUTES::_WIDTH].tolist(), repeat(DELETE_HORIZON))
+        spans = map(sub, lasts, firsts)
+        for last, span, count, horizon in (
+            zip(lasts, spans, counts, horizons, strict=True) if _is_cleaned(firsts, lasts, counts, cells) else ()
+        ):
+            if count != NO_VALUE and (horizon or count <= span):
+                self.reach = last + 1
+        self._add_epochs(epochs, firsts, lasts)
+
+    def _add_epochs(self, epochs: Sequence[int], firsts: Sequence[int], lasts: Sequence[int]) -> None:
+        known = self.epochs[-1] if self.epochs else None
+        if known is not None and epochs.count(known.epoch) == len(epochs):
+            self.epochs[-1] = known._replace(last=lasts[-1], batches=known.batches + len(epochs))
+            return
+        for epoch, first, last in zip(epochs, firsts, lasts, strict=True):
+            if known is not None and known.epoch == epoch:
+                known = self.epochs[-1] = known._replace(last=last, batches=known.batches + 1)
+            else:
+                known = EpochRun(epoch, first, last, 1)
+                self.epochs.append(known)
+
+
+def _is_cleaned(firsts: Sequence[int], lasts: Sequence[int], counts: Sequence[int], cells: memoryview) -> bool:
+    attributes: list[int] = cells[_ATTRIBUTES::_WIDTH].tolist()
+    emptied = any(map(le, counts, map(sub, lasts, firsts)))
+    return emptied or any(map(and_, attributes, repeat(DELETE_HORIZON)))
+
+
+def firsts_and_lasts(cells: memoryview, end_offset: int) -> tuple[list[int], list[int]]:
+    """The offsets of the batches in rows of a scan, of which the first comes after `end_offset`.
+
+    The header of a wrapper message has its last offset alone: the first one is above that of the batch before.
+    """
+    firsts: list[int] = cells[_FIRST::_WIDTH].tolist()
+    lasts: list[int] = cells[_LAST::_WIDTH].tolist()
+    if min(firsts) == NO_VALUE:
+        for index, first in enumerate(firsts):
+            if first == NO_VALUE:
+                before = lasts[index - 1] + 1 if index else end_offset
+                firsts[index] = min(before, lasts[index])
+    return firsts, lasts
+
+
+def _is_preallocated(item: Item, log: LogFile) -> bool:
+    return isinstance(item, Tail) and item.reason is TailContent.ZEROS and log.preallocated
+
+
+def _position_of(log: LogFile, offset: int, limit: int, stop: int | None) -> int | None:
+    """The position of the first batch with an offset at or above `offset`; `stop` without one. Raises SourceError."""
+    with log.open() as source:
+        walk = walk_of(log.kind, source, base_offset=log.base_offset, everything=True, max_batch_bytes=limit, stop=stop)
+        for item in walk:
+            if isinstance(item, BatchChunk) and not item.damaged:
+                for row in item.rows():
+                    if row.last_offset >= offset:
+                        return row.position
+    return stop

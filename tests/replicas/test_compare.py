@@ -1,0 +1,260 @@
+"""Whether copies of a topic-partition mean the same: healthy ones agree, whatever their bytes, and others are found."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import kdump
+from kdump.replicas.compare import CompareOptions, PartitionComparison, compare_logs
+from kdump.replicas.comparison import ReplicaComparison, Verdict
+from support import build
+from support.directories import OTHER_TOPIC_ID, metadata
+from support.laws import examples
+from support.replica_cluster import Cluster, written
+
+AGREE, DIVERGED, UNDECIDED = Verdict.AGREE, Verdict.DIVERGED, Verdict.UNDECIDED
+
+
+def directory(
+    broker: Path, batches: Sequence[bytes], roll: int = 4, *, checkpoints: Mapping[str, int] | None = None
+) -> Path:
+    """A copy of t-0 in a log directory; a segment has `roll` batches."""
+    place = broker / "t-0"
+    place.mkdir(parents=True)
+    for number in range(0, len(batches), roll):
+        part = batches[number : number + roll]
+        is_first = not number and "cleaner-offset-checkpoint" in (checkpoints or {})
+        base = 0 if is_first else int.from_bytes(part[0][:8])
+        (place / f"{base:020}.log").write_bytes(b"".join(part))
+    (place / "partition.metadata").write_bytes(metadata())
+    (broker / "meta.properties").write_bytes(b"version=1\nnode.id=1\ncluster.id=c\n")
+    for name, offset in (checkpoints or {}).items():
+        (broker / name).write_bytes(build.checkpoint(f"t 0 {offset}"))
+    return broker
+
+
+def compared(*brokers: Path, **how: int) -> list[PartitionComparison]:
+    results = list(compare_logs(kdump.discover(list(map(str, brokers))), CompareOptions(**how)))
+    assert all(isinstance(each, PartitionComparison) for each in results)
+    return [each for each in results if isinstance(each, PartitionComparison)]
+
+
+def pair(one: Path, other: Path, **how: int) -> ReplicaComparison:
+    (found,) = compared(one, other, **how)
+    (both,) = found.pairs
+    return both
+
+
+def data(offset: int, key: bytes | None, value: bytes | None, *, pid: int = -1, epoch: int = 0, last: int = 0) -> bytes:
+    how = {"transactional": True, "producer_id": pid, "producer_epoch": 0, "base_sequence": 0} if pid >= 0 else {}
+    return build.batch([build.record(key, value, timestamp=1000 + offset)], base_offset=offset, epoch=epoch, **how)
+
+
+def marker(offset: int, how: str, pid: int = 7) -> bytes:
+    return build.marker(how, base_offset=offset, producer_id=pid)
+
+
+def plain(count: int = 12) -> list[bytes]:
+    return [data(number, b"k%d" % (number % 4), b"v%d" % number) for number in range(count)]
+
+
+CLEANED = {"cleaner-offset-checkpoint": 10}
+SLOW = {"cleaner-offset-checkpoint": 1}
+K, V = b"k", b"v"
+
+
+class Case(NamedTuple):
+    left: list[bytes]
+    right: list[bytes]
+    left_reach: Mapping[str, int] = CLEANED
+    right_reach: Mapping[str, int] = CLEANED
+
+
+PUT, GONE, END = data(0, K, V), data(1, K, None), [data(number, b"e%d" % number, b"") for number in range(8, 12)]
+WRITTEN = data(2, K, V, pid=7)
+
+HEALTHY = {
+    "the same": Case(plain(), plain(), {}, {}),
+    "cleaned, and not yet": Case(plain()[6:10] + plain()[10:], plain(), CLEANED, SLOW),
+    "an expired tombstone": Case([*END], [PUT, GONE, *END], CLEANED, SLOW),
+    "a tombstone that is still there": Case([GONE, *END], [*END]),
+    "an aborted record that is gone": Case(
+        [marker(3, "ABORT"), *END], [WRITTEN, marker(3, "ABORT"), *END], CLEANED, SLOW,
+    ),
+    "a later record explains it": Case(
+        [*END, data(12, K, b"new")], [PUT, *END], {"cleaner-offset-checkpoint": 13}, SLOW,
+    ),
+    "one that lags": Case(plain(), plain(7), {}, {}),
+    "another log start": Case(plain(), plain()[4:], {}, {}),
+    "another delete horizon": Case(
+        [build.batch([build.record(K, None, timestamp=5000)], base_offset=1, delete_horizon_ms=7000), *END],
+        [build.batch([build.record(K, None, timestamp=5000)], base_offset=1, delete_horizon_ms=9000), *END],
+    ),
+    "another codec": Case(
+        [build.batch([build.record(K, V)], base_offset=1, codec="gzip"), *END],
+        [build.batch([build.record(K, V)], base_offset=1), *END],
+    ),
+    "open in both": Case([WRITTEN, *END], [WRITTEN, *END]),
+}  # fmt: skip
+DIVERGENT = {
+    "the tombstone was lost": (Case([*END], [PUT, *END]), "keys"),
+    "an older value": (Case([data(1, K, b"new"), *END], [PUT, *END]), "keys"),
+    "the abort was lost, a later commit": (Case([*END], [WRITTEN, marker(5, "COMMIT"), *END]), "keys"),
+    "committed here, aborted there": (
+        Case([WRITTEN, marker(3, "COMMIT"), *END], [WRITTEN, marker(5, "ABORT"), *END]), "outcomes",
+    ),
+    "the marker was lost": (Case([WRITTEN, marker(3, "COMMIT"), *END], [WRITTEN, *END]), "open_right"),
+    "another record": (Case(plain(), [*plain(5), data(5, b"k1", b"x5"), *plain()[6:]], {}, {}), "records"),
+    "a hole in a log that no cleaner went over": (
+        Case([data(n, None, b"v") for n in range(8)], [data(n, None, b"v") for n in range(8) if n != 3], {}, {}),
+        "missing_right",
+    ),
+}  # fmt: skip
+
+
+def copies(tmp_path: Path, case: Case, roll: int = 4) -> tuple[Path, Path]:
+    one = directory(tmp_path / "1", case.left, roll, checkpoints=case.left_reach)
+    return one, directory(tmp_path / "2", case.right, 3, checkpoints=case.right_reach)
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_healthy_copies_agree(name: str, tmp_path: Path) -> None:
+    one, other = copies(tmp_path, HEALTHY[name])
+    found = pair(one, other)
+    assert pair(other, one) == found
+    assert (found.verdict, found.because) == (AGREE, ())
+
+
+@pytest.mark.parametrize("name", DIVERGENT)
+@pytest.mark.parametrize("most_keys", [1, 1000])
+def test_what_diverged_is_found(name: str, most_keys: int, tmp_path: Path) -> None:
+    case, what = DIVERGENT[name]
+    found = pair(*copies(tmp_path, case), most_keys=most_keys)
+    assert found.verdict is DIVERGED
+    shown = {
+        "keys": found.differs.keys.keys, "outcomes": found.differs.outcomes.count,
+        "records": found.differs.records.count, "missing_right": found.differs.missing_right.count,
+        "open_right": len(found.differs.open_right), "open_left": len(found.differs.open_left),
+        "missing_left": found.differs.missing_left.count, "epochs": found.differs.epochs.count,
+    }  # fmt: skip
+    assert {name: count for name, count in shown.items() if count} == {what: 1}
+
+
+def test_what_a_key_would_be(tmp_path: Path) -> None:
+    found = pair(*copies(tmp_path, DIVERGENT["an older value"][0])).differs.keys
+    assert (found.older_right, found.offsets[0][1:]) == (1, (1, 0))
+    found = pair(*copies(tmp_path / "x", DIVERGENT["the tombstone was lost"][0])).differs.keys
+    assert (found.only_right, found.offsets[0][1:]) == (1, (-1, 0))
+
+
+def test_a_copy_that_lags_is_not_comparable_before_it_has_caught_up(tmp_path: Path) -> None:
+    ahead = [*END, data(12, b"z", None), data(13, b"y", V)]
+    one, other = copies(tmp_path, Case(ahead, [PUT, *END], {"cleaner-offset-checkpoint": 14}, SLOW))
+    found = pair(one, other)
+    assert (found.verdict, found.undecided_keys, found.because) == (UNDECIDED, 1, ("reach",))
+
+
+def test_a_damaged_batch_is_damage_and_no_divergence(tmp_path: Path) -> None:
+    one, other = directory(tmp_path / "1", plain()), directory(tmp_path / "2", plain())
+    log = other / "t-0" / f"{4:020}.log"
+    content = bytearray(log.read_bytes())
+    content[70] ^= 1
+    log.write_bytes(content)
+    found = pair(one, other)
+    assert (found.verdict, found.because) == (UNDECIDED, ("damage",))
+
+
+def test_the_tail_of_a_copy_that_was_taken_while_a_broker_wrote(tmp_path: Path) -> None:
+    one, other = directory(tmp_path / "1", plain()), directory(tmp_path / "2", plain(9))
+    log = other / "t-0" / f"{8:020}.log"
+    log.write_bytes(log.read_bytes() + plain()[9][:40])
+    found = pair(one, other)
+    assert (found.verdict, found.end_offset) == (AGREE, 9)
+
+
+def test_holes_that_a_cleaner_may_have_made_are_undecided(tmp_path: Path) -> None:
+    one, other = directory(tmp_path / "1", plain()), directory(tmp_path / "2", [*plain(2), *plain()[5:]])
+    found = pair(one, other)
+    assert (found.verdict, found.because) == (UNDECIDED, ("cleaned",))
+
+
+@pytest.mark.parametrize(
+    ("mark", "verdict", "because"), [(9, DIVERGED, ()), (5, AGREE, ()), (None, UNDECIDED, ("no-high-watermark",))]
+)
+def test_a_fork(mark: int | None, verdict: Verdict, because: tuple[str, ...], tmp_path: Path) -> None:
+    marks = {} if mark is None else {"replication-offset-checkpoint": mark}
+    tails = [[data(number, b"f", b"%d" % epoch, epoch=epoch) for number in range(6, 9)] for epoch in (1, 2)]
+    one, other = (
+        directory(tmp_path / str(number), [*plain(6), *tail], checkpoints=marks) for number, tail in enumerate(tails)
+    )
+    found = pair(one, other)
+    assert (found.verdict, found.because, found.end_offset, found.differs.fork) == (verdict, because, 6, 6)
+
+
+def test_another_topic_of_the_name_is_not_compared(tmp_path: Path) -> None:
+    one, other = directory(tmp_path / "1", plain()), directory(tmp_path / "2", plain(3))
+    (other / "t-0" / "partition.metadata").write_bytes(metadata(OTHER_TOPIC_ID))
+    assert [each.pairs for each in compared(one, other)] == [(), ()]
+
+
+def test_the_majority_says_which_copy_is_stale(tmp_path: Path) -> None:
+    wrong = [*plain(5), data(5, b"k1", b"x"), *plain()[6:]]
+    three = [directory(tmp_path / str(number), log) for number, log in enumerate([plain(), wrong, plain()])]
+    (found,) = compared(*three)
+    assert found.stale == str(three[1] / "t-0")
+    assert compared(*three[:2])[0].stale is None
+
+
+def test_any_record_that_was_changed_under_a_right_checksum_is_located(tmp_path: Path) -> None:
+    choose = random.Random(29)
+    for trial in range(examples(100)):
+        count = choose.randrange(2, 12)
+        batches, at = list[list[build.Record]](), 0
+        for _ in range(count):
+            size = choose.randrange(1, 4)
+            records = [build.record(b"k%d" % choose.randrange(4), b"v%d" % (at + n)) for n in range(size)]
+            batches.append(records)
+            at += size
+        changed, number = choose.randrange(count), 0
+        first = sum(map(len, batches[:changed]))
+        inside = choose.randrange(len(batches[changed]))
+        others = [list(each) for each in batches]
+        others[changed][inside] = others[changed][inside]._replace(value=b"changed")
+        logs = []
+        for records_of in (batches, others):
+            offset, log = 0, list[bytes]()
+            for records in records_of:
+                log.append(build.batch(records, base_offset=offset))
+                offset += len(records)
+            logs.append(log)
+        number = first + inside
+        place = tmp_path / str(trial)
+        one = directory(place / "1", logs[0], choose.randrange(1, 5))
+        found = pair(one, directory(place / "2", logs[1], choose.randrange(1, 5)))
+        assert (found.differs.records.count, found.differs.records.first) == (1, number), trial
+
+
+def test_copies_of_a_cluster_with_clean_elections_agree(tmp_path: Path) -> None:
+    """Followers lag, fetch and become leaders with all that was written; they never diverge."""
+    for seed in range(examples(12)):
+        choose = random.Random(seed)
+        cluster = Cluster(choose)
+        cluster.elect(0)
+        for _ in range(25):
+            broker = choose.randrange(3)
+            if choose.random() < 0.5:
+                cluster.append()
+            elif broker != cluster.leader:
+                cluster.fetch(broker, choose.randrange(1, 6))
+                if choose.random() < 0.2 and cluster.end(broker) == cluster.end(cluster.leader):
+                    cluster.elect(broker)
+        place = tmp_path / str(seed)
+        for broker in range(3):
+            written(place / str(broker) / "t-0", cluster.logs[broker], cluster.epochs[broker], choose.randrange(1, 7))
+        found = compared(place)
+        assert {pair.verdict for each in found for pair in each.pairs} <= {AGREE}, seed
