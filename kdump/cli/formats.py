@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 
 import click
@@ -91,8 +90,7 @@ def _is_given(name: str) -> bool:
 def look(chosen: dict[str, Any], others: RenderOptions) -> RenderOptions:
     """The options of rendering with those that are set here."""
     separator = "\\n" if chosen["separator"] is None else chosen["separator"]
-    return replace(
-        others,
+    return others._replace(
         template=chosen["template"] or "",
         null=b"NULL" if chosen["null_words"] else b"",
         separator=b"\0" if chosen["nul"] else unescaped(separator),

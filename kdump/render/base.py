@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 from kdump.render.escaping import Path
 from kdump.render.output import Output
@@ -35,8 +34,7 @@ they come, and the verdict comes after them.
 _NOTHING: Mapping[tuple[str, str], int] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenderOptions:
+class RenderOptions(NamedTuple):
     """How values are shown. Every format takes the options that it knows.
 
     `bytes_mode` is one of `kdump.render.escaping.BYTES_MODES`. `color` and `width` belong to the terminal; None leaves

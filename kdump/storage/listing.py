@@ -15,7 +15,6 @@ from kdump.storage.misplaced import MisplacedFile, PathAndSize, at_root, misname
 from kdump.storage.partition import Listing, LogDirectory, LogFile, Partition, Segment, natural
 from kdump.storage.stamps import DirectoryFiles, Stamp
 from kdump.storage.store import DirectoryEntry
-from kdump.storage.undo_folders import is_unfinished, lacks_an_end
 
 
 def list_directory(path: str) -> Listing:
@@ -71,6 +70,8 @@ def _unfinished(found: Listing) -> list[MisplacedFile]:
     """The entries that show a run of recover that did not finish."""
     misplaced = []
     for entry in found.undo:
+        from kdump.storage.undo_folders import is_unfinished, lacks_an_end
+
         names: list[list[str]] = []
         if entry.is_dir(follow_symlinks=False):
             with suppress(OSError):

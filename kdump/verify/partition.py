@@ -15,7 +15,7 @@ from kdump.log.damage import Damage
 from kdump.log.segment_view import SegmentView, Stretch
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, Partition, Segment
-from kdump.verify.checks import checkpoints, epochs, files, offsets, records, segments, timestamps
+from kdump.verify.checks import epochs, files, offsets, records, segments, timestamps
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.index_verifier import CompanionReader, IndexVerifier
 from kdump.verify.log_state import LogState, PreviousSegment
@@ -337,9 +337,13 @@ class PartitionVerifier:
             )
         report.has_metadata = partition.metadata is not None
         if partition.metadata is not None and (data := self._reader.read(partition.metadata)) is not None:
+            from kdump.verify.checks import checkpoints
+
             report.add(checkpoints.check_partition_metadata(partition.metadata.path, data))
             report.topic_id = checkpoints.topic_id(data)
         if partition.quorum_state is not None and (data := self._reader.read(partition.quorum_state)) is not None:
+            from kdump.verify.checks import checkpoints
+
             report.add(checkpoints.check_properties(partition.quorum_state.path, data))
 
     def _add_reactions(self) -> None:

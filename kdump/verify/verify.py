@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.engine.protocol import Engine, task_sizes
 from kdump.engine.serial import Serial
@@ -23,12 +23,14 @@ from kdump.storage.partition import LogDirectory, Partition, Segment, has_compan
 from kdump.storage.ranges import SegmentRange, cut_into_pieces, cut_into_ranges
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.fold import fold
-from kdump.verify.log_directory import LogDirectoryVerifier, check_own_transactions
 from kdump.verify.partition import PartitionVerifier, logs_of
 from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import FileReport, Report, VerifyInterrupted
 from kdump.verify.scan import IndexCache, ScanOptions, ScanTask, VerifyOptions, scan
 from kdump.verify.stray_replicas import ReplicaChecker
+
+if TYPE_CHECKING:
+    from kdump.verify.log_directory import LogDirectoryVerifier
 
 __all__ = ["FileReport", "Report", "VerifyInterrupted", "VerifyOptions", "size_of", "verify_logs"]
 
@@ -122,7 +124,12 @@ def verify_logs(
             try:
                 with only(report.path):
                     replicas.check(report)
-                    check_own_transactions(report) if directory is None else directory.add(report)
+                    if directory is not None:
+                        directory.add(report)
+                    elif report.open:
+                        from kdump.verify.log_directory import check_own_transactions
+
+                        check_own_transactions(report)
             except SourceError as error:
                 report.errors.append(error)
             yield report
@@ -158,7 +165,13 @@ def _results(
         raise
 
 
-def _reports(items: Iterable[LogDirectoryVerifier | SourceError]) -> Iterator[Report]:
+def _directory_verifier(item: LogDirectory, options: ScanOptions) -> "LogDirectoryVerifier":
+    from kdump.verify.log_directory import LogDirectoryVerifier
+
+    return LogDirectoryVerifier(item, options)
+
+
+def _reports(items: "Iterable[LogDirectoryVerifier | SourceError]") -> Iterator[Report]:
     """The reports that need no task."""
     for item in items:
         if isinstance(item, SourceError):
@@ -203,14 +216,14 @@ class _Tasks:
                 self.before.append(directory)
                 directory = None
             if isinstance(item, LogDirectory):
-                directory = LogDirectoryVerifier(item, self._options)
+                directory = _directory_verifier(item, self._options)
             else:
                 yield from self._partition(item, directory)
         yield from self._flush()
         if directory is not None:
             self.before.append(directory)
 
-    def _partition(self, partition: Partition, directory: LogDirectoryVerifier | None) -> Iterator[VerifyTask]:
+    def _partition(self, partition: Partition, directory: "LogDirectoryVerifier | None") -> Iterator[VerifyTask]:
         context = self._checkpoints.context(partition) if directory is None else directory.context(partition)
         options = self._options._replace(live=self._options.live or is_written(partition))
         # A log directory has the names of all its partitions. A task must not carry them, and cannot carry a listing.
@@ -230,7 +243,7 @@ class _Tasks:
             yield from self._flush()
 
     def _ranges(
-        self, job: _PartitionJob, directory: LogDirectoryVerifier | None, range_bytes: int | None
+        self, job: _PartitionJob, directory: "LogDirectoryVerifier | None", range_bytes: int | None
     ) -> Iterator[VerifyTask]:
         verifier = PartitionVerifier(*job)
         self.verifiers.append(verifier)
@@ -257,7 +270,7 @@ class _Tasks:
         self,
         work: "_JobGroup | ScanTask",
         verifier: PartitionVerifier | None,
-        directories: tuple[LogDirectoryVerifier | None, ...],
+        directories: "tuple[LogDirectoryVerifier | None, ...]",
     ) -> VerifyTask:
         before = tuple(self.before)
         self.before.clear()
