@@ -187,6 +187,8 @@ def recover() -> Iterator[Row]:
         yield Row(f"verify-{name}", name, Kind.AT_MOST, target, _verify_damaged, _floor, _help)
         yield Row(f"recover-plan-{name}", name, Kind.AT_MOST, target, _recover_damaged, _verify_damaged)
         yield Row(f"memory-recover-plan-{name}", name, Kind.PEAK, 64, _recover_damaged)
+        for strategy in ("truncate", "salvage"):
+            yield Row(f"recover-{strategy}-{name}", name, Kind.AT_MOST, None, _recovery(strategy), _verify_damaged)
     for name in ("plain", "one-record", "idempotent"):
         yield Row(f"memory-recover-{name}", name, Kind.PEAK, 64, _recover)
 
@@ -239,6 +241,10 @@ def _verify_damaged(tools: Tools, data: Data) -> Command:
 
 def _recover_damaged(tools: Tools, data: Data) -> Command:
     return tools.kdump("recover", "--jobs", "1", str(data.directory), status=1)
+
+
+def _recovery(strategy: str) -> Make:
+    return lambda tools, data: tools.recover_damaged(data, strategy)
 
 
 def _recover(tools: Tools, data: Data) -> Command:

@@ -92,6 +92,11 @@ class Tools:
         argv = self.module("tests.bench.log_append", how, data.files[0], str(size)).argv
         return Command(argv, expect={}, timed=True)
 
+    def recover_damaged(self, data: Data, strategy: str) -> Command:
+        """A recovery of a copy of a damaged log."""
+        argv = self.module("tests.bench.damaged_recovery", strategy, str(data.directory)).argv
+        return Command(argv, expect={"recovered": 1}, timed=True)
+
     def read(self, data: Data, count: int) -> Command:
         """So many records of the log, at random."""
         argv = self.module("tests.bench.log_read", str(data.directory), str(count)).argv
