@@ -50,17 +50,17 @@ VALUE_JSON: Final = pa.field("value_json", pa.string())
 """The value as JSON text, null where it has none: a column of outputs with schemas, which is made of the others."""
 DEFAULT_COLUMNS: Final = tuple(RECORDS.names[:8])
 
-# The other tables. Their columns have the names and values of the lines of JSON about the same thing: a batch and a
-# producer of kdump dump, a segment and a producer of kdump stat, a finding of kdump verify. `path` is the file, or the
-# directory of a producer and of a transaction, so that copies of a topic-partition can be told apart. Times are in
-# milliseconds.
-_OF_A_PARTITION: Final = (("path", pa.string()), ("topic", pa.string()), ("partition", pa.int32()))
+# The other tables (kdump.convert.log_tables.schemas has all). Their columns have the names and values of the lines of
+# JSON about the same thing: a batch and a producer of kdump dump, a producer of kdump stat, a finding of kdump verify.
+# `path` is the file, or the directory of a producer and of a transaction, so that copies of a topic-partition can be
+# told apart. Times are in milliseconds.
+OF_A_PARTITION: Final = (("path", pa.string()), ("topic", pa.string()), ("partition", pa.int32()))
 BATCH_CODEC_NAMES: Final = string_array([*CODECS, "5", "6", "7"])
 """The codec of a batch by number; those without a name are damage."""
 TIMESTAMP_TYPE_NAMES: Final = string_array([*TIMESTAMP_TYPES, "NoTimestampType"])
 BATCHES: Final = pa.schema(
     [
-        *_OF_A_PARTITION,
+        *OF_A_PARTITION,
         ("segment", pa.int64()),  # the base offset in the name of the file
         ("position", pa.int64()),
         ("size", pa.int64()),
@@ -84,35 +84,9 @@ BATCHES: Final = pa.schema(
         ("control", pa.bool_()),
     ]
 )
-SEGMENTS: Final = pa.schema(
-    [
-        *_OF_A_PARTITION,
-        ("base_offset", pa.int64()),
-        ("active", pa.bool_()),
-        ("batches", pa.int64()),
-        ("records", pa.int64()),  # null where a compressed message of magic 0 or 1 was not opened
-        ("records_at_least", pa.int64()),
-        ("bytes", pa.int64()),  # of the log file and its indexes
-        ("allocated_bytes", pa.int64()),
-        ("log_bytes", pa.int64()),
-        ("batch_bytes", pa.int64()),
-        ("companions_bytes", pa.int64()),
-        ("tail_zero_bytes", pa.int64()),
-        ("first_offset", pa.int64()),
-        ("last_offset", pa.int64()),
-        ("control_batches", pa.int64()),
-        ("control_records", pa.int64()),
-        ("aborted_records", pa.int64()),
-        ("smallest_timestamp", pa.int64()),
-        ("smallest_is_bound", pa.bool_()),
-        ("largest_timestamp", pa.int64()),
-        ("compacted", pa.bool_()),
-        ("modified_ms", pa.int64()),
-    ]
-)
 PRODUCERS: Final = pa.schema(
     [
-        *_OF_A_PARTITION,
+        *OF_A_PARTITION,
         # The state at the log end, as a producer snapshot holds it.
         ("producer_id", pa.int64()),
         ("producer_epoch", pa.int16()),
@@ -132,7 +106,7 @@ PRODUCERS: Final = pa.schema(
 )
 TRANSACTIONS: Final = pa.schema(
     [
-        *_OF_A_PARTITION,
+        *OF_A_PARTITION,
         ("producer_id", pa.int64()),
         ("producer_epoch", pa.int16()),
         ("outcome", pa.string()),  # committed, aborted, open (no marker yet), undecided (damage may hold the marker)
@@ -192,16 +166,6 @@ GROUPS: Final = pa.schema(
         ("tombstones", pa.int64()),
     ]
 )
-TABLES: Final = {
-    "batches": BATCHES,
-    "segments": SEGMENTS,
-    "producers": PRODUCERS,
-    "transactions": TRANSACTIONS,
-    "findings": FINDINGS,
-    "groups": GROUPS,
-}
-"""The tables about logs; those of their records are RECORDS."""
-
 ROWS: Final = 1 << 15
 """The most records of a record batch."""
 DATA_BYTES: Final = 4 << 20

@@ -7,7 +7,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import DataType, StructField, StructType
 
-from kdump.convert.tables import DEFAULT_COLUMNS, RECORDS, TABLES
+from kdump.convert.log_tables.schemas import TABLES
+from kdump.convert.tables import DEFAULT_COLUMNS, RECORDS
 from kdump.spark.source_limits import SourceOptionError
 from kdump.spark.source_options import SourceOptions, Table
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from kdump.stat.range_statistics import RangeStatistics
 from kdump.stat.scan import StatTask, scan
 from kdump.stat.transactions import joined
-from kdump.stat.values import added
+from kdump.stat.values import added, sum_measures
 from kdump.storage.file_store import exists
 from kdump.storage.live import read_until_sound
 from kdump.storage.ranges import SegmentRange, fold_ranges
@@ -30,20 +30,17 @@ def join(left: RangeStatistics, task: StatTask, right: RangeStatistics) -> Range
             return left  # the last batch or gap of the left range reaches over all of the right one
         right = scan(task._replace(range=task.range._replace(start=left.end)), carry=left.carry)
     first = left if left.totals.batches else right
-    return RangeStatistics(
+    return sum_measures((left, right)).part_of(
+        RangeStatistics,
         left.start,
         right.end,
         right.carry,
-        left.totals + right.totals,
         left.producers + right.producers,
         joined(left.transactions, right.transactions),
         first.first_position,
         first.first_offset,
         first.first_epoch,
-        left.damage + right.damage,
-        left.tail_zero_bytes + right.tail_zero_bytes,
-        added(left.records, right.records),
-        left.keys if right.keys is None else right.keys if left.keys is None else left.keys + right.keys,
+        added(left.keys, right.keys),
         right.error,
     )
 

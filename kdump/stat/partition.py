@@ -10,9 +10,8 @@ from kdump.stat.key_summary import KeySummary, summarize_keys
 from kdump.stat.keys import SAMPLED_KEYS, KeyStatistics
 from kdump.stat.producers import ProducerTable
 from kdump.stat.range_statistics import RangeStatistics, producer_table
-from kdump.stat.records import RecordStatistics
 from kdump.stat.transactions import TransactionFold
-from kdump.stat.values import BatchStatistics, PartitionStatistics, SegmentStatistics, added, sum_of
+from kdump.stat.values import BatchStatistics, PartitionStatistics, SegmentStatistics, sum_measures
 from kdump.storage.file_store import is_directory
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import Partition, Segment
@@ -52,7 +51,6 @@ class PartitionFold:
         self._transactions = TransactionFold()
         self._keys: KeyStatistics | None = None
         self._cleanable_keys: KeyStatistics | None = None
-        self._records: RecordStatistics | None = None
 
     def add_segment(self, segment: Segment, found: RangeStatistics) -> None:
         """Add the numbers of the next segment."""
@@ -63,7 +61,6 @@ class PartitionFold:
         if found.producers.cells:
             self._producers.merge(found.producers.cells, found.producers.highest_hash)
         self._transactions.add_segment(found.transactions)
-        self._records = added(self._records, found.records)
         if found.keys is not None:
             # The first value of the sum begins the partition: without it, the sketches of all pieces would be kept.
             self._keys = (self._keys or KeyStatistics.begin()) + found.keys
@@ -83,10 +80,11 @@ class PartitionFold:
             replace(each, totals=replace(each.totals, aborted_records=records)) if records else each
             for each, records in zip(self._segments, aborted, strict=True)
         )
-        totals = sum_of((each.totals for each in segments), BatchStatistics())
-        start, end = _log_offsets(partition, context, totals)
+        measures = sum_measures(segments)
+        start, end = _log_offsets(partition, context, measures.totals)
         other = _other_files(partition)
-        return PartitionStatistics(
+        return measures.part_of(
+            PartitionStatistics,
             path=partition.path,
             topic_partition=partition.topic_partition,
             directory=None if partition.log_directory is None else partition.log_directory.path,
@@ -95,10 +93,8 @@ class PartitionFold:
             log_end_offset=end,
             high_watermark=context.high_watermark,
             segments=segments,
-            totals=totals,
             producers=self._producer_table(),
             transactions=self._transactions.conclude(),
-            records=self._records,
             keys=self._key_summary(start, end),
             other_bytes=other.size_bytes,
             other_allocated_bytes=other.allocated_bytes,
@@ -127,19 +123,16 @@ def _segment_statistics(segment: Segment, found: RangeStatistics) -> SegmentStat
     log, companions = use_of(segment.log.read_from or segment.log.path), DiskUse()
     for file in companions_of(segment):
         companions = companions.plus(use_of(file.path))
-    return SegmentStatistics(
+    return found.part_of(
+        SegmentStatistics,
         path=segment.log.path,
         base_offset=segment.log.base_offset,
         size_bytes=log.size_bytes,
         allocated_bytes=log.allocated_bytes,
         companions_bytes=companions.size_bytes,
         mtime_ms=log.mtime_ms,
-        totals=found.totals,
-        damage=found.damage,
-        tail_zero_bytes=found.tail_zero_bytes,
         is_active=segment.log.active,
         last_time_index_entry=last_time_index_entry(segment),
-        records=found.records,
         error=found.error,
         companions_allocated_bytes=companions.allocated_bytes,
         linked_bytes=log.linked_bytes + companions.linked_bytes,

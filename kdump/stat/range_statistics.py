@@ -1,6 +1,6 @@
 """The numbers of a range of a segment, small enough to send to another process, and how two ranges join."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kdump.broker.cleaner.delete_horizons import DeleteHorizons
@@ -10,9 +10,8 @@ from kdump.kernel.statistics import Collector
 from kdump.stat.histogram import Histogram
 from kdump.stat.keys import KeyStatistics
 from kdump.stat.producers import ProducerTable
-from kdump.stat.records import RecordStatistics
 from kdump.stat.transactions import TransactionRows
-from kdump.stat.values import CODECS, TIMESTAMP_TYPES, BatchStatistics, Damage, Volume
+from kdump.stat.values import CODECS, TIMESTAMP_TYPES, BatchStatistics, Measures, Volume
 
 if TYPE_CHECKING:
     from kdump.kernel.statistics import VolumeFields
@@ -33,8 +32,8 @@ class StatCarry(NamedTuple):
     checked_until: int = 0
 
 
-@dataclass(slots=True)
-class RangeStatistics:
+@dataclass(frozen=True, slots=True)
+class RangeStatistics(Measures):
     """What the scan of a range found.
 
     `start` and `end` are positions of batch borders; `start` is None where no batch was found to begin with.
@@ -44,15 +43,11 @@ class RangeStatistics:
     start: int | None
     end: int
     carry: StatCarry
-    totals: BatchStatistics
     producers: ProducerTable
     transactions: TransactionRows
     first_position: int = -1
     first_offset: int = -1
     first_epoch: int = -1
-    damage: Damage = field(default_factory=Damage)
-    tail_zero_bytes: int = 0
-    records: RecordStatistics | None = None
     keys: KeyStatistics | None = None
     error: SourceError | None = None
 

@@ -27,16 +27,14 @@ class RowBuilder(NamedTuple):
     def segment(self, partition: PartitionStatistics, segment: SegmentStatistics) -> SegmentRow:
         """The row of a segment."""
         totals = segment.totals
-        sums = Sums(
+        sums = segment.part_of(
+            Sums,
             segments=1,
             empty_segments=int(segment.is_empty),
             log_bytes=segment.size_bytes,
             companions_bytes=segment.companions_bytes,
             allocated_bytes=segment.allocated_bytes + segment.companions_allocated_bytes,
-            tail_zero_bytes=segment.tail_zero_bytes,
             totals=replace(totals, hours={}),
-            damage=segment.damage,
-            records=segment.records,
         )
         return SegmentRow(
             kind=RowKind.SEGMENT,

@@ -279,13 +279,15 @@ def _example(kind: RowKind) -> Row:
     """A row of a kind, about one batch."""
     one = Volume(1, 1, 1)
     totals = BatchStatistics(one, by_codec=(one,) * len(CODECS), by_magic=(one,) * 3, hours={0: one})
-    segment = SegmentStatistics("0.log", 0, 1, 1, 0, 0, totals)
+    segment = SegmentStatistics("0.log", 0, 1, 1, 0, 0, totals=totals)
     producers = table_of(iter([ProducerRow(0, 0, (0,), 0, 0, 1, 1, 1)]))
     collector = RowCollector(RowOptions((kind,)))
     collector.add(example_coordinator())
     name = TopicPartition("topic", 0)
     collector.add(
-        PartitionStatistics("", name, "", None, 0, 1, None, (segment,), totals, producers, TransactionStatistics())
+        PartitionStatistics(
+            "", name, "", None, 0, 1, None, (segment,), producers, TransactionStatistics(), totals=totals
+        )
     )
     return collector.result().sections[0].rows[0]
 

@@ -25,7 +25,7 @@ from kdump.stat.keys import KeyStatistics
 from kdump.stat.range_statistics import RangeStatistics, StatCarry, batch_statistics, producer_table
 from kdump.stat.records import RecordStatistics, UnreadBatch, collect_chunk, unread_of, unread_reason
 from kdump.stat.transactions import rows_of
-from kdump.stat.values import BatchStatistics, Damage, DamagedStretch, StatOptions
+from kdump.stat.values import Damage, DamagedStretch, StatOptions
 from kdump.storage.log_walk import walk_of
 from kdump.storage.ranges import SegmentRange
 from kdump.storage.read_policy import PolicySource, ReadPolicy, open_file
@@ -67,12 +67,10 @@ def scan(
             return _RangeScan(source, task, carry, on_bytes).result()
     except SourceError as error:
         at = task.range.start
-        nothing = BatchStatistics()
         return RangeStatistics(
             None,
             at,
             StatCarry(),
-            nothing,
             producer_table(ProducerRows()),
             rows_of(Transactions(measured=True)),
             error=error,
@@ -142,17 +140,17 @@ class _RangeScan:
             start,
             self._position,
             carry,
-            totals,
             producer_table(self._producers),
             rows_of(self._transactions),
             collector.first_position,
             collector.first_batch_offset,
             collector.first_batch_epoch,
-            self._damage,
-            self._tail_zero_bytes,
-            None if self._records is None else RecordStatistics.of(self._records),
             None if self._records is None else KeyStatistics.of(self._records),
             error=error,
+            totals=totals,
+            damage=self._damage,
+            tail_zero_bytes=self._tail_zero_bytes,
+            records=None if self._records is None else RecordStatistics.of(self._records),
         )
 
     def _sync(self) -> bool:

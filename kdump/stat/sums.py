@@ -1,15 +1,15 @@
 """Partitions in sum: of a topic, of a log directory, of everything."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Final
 
 from kdump.errors import SourceError
-from kdump.stat.records import RecordStatistics
-from kdump.stat.values import BatchStatistics, Damage, PartitionStatistics, TransactionStatistics, added
+from kdump.stat.values import Measures, PartitionStatistics, TransactionStatistics, add_fields
 
 
-@dataclass(frozen=True, slots=True)
-class Sums:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums(Measures):
     """Partitions in sum. `copies` partitions, of which some can be the same one on several disks.
 
     `other_bytes` with those of partitions that are future, stray or to be deleted: `set_aside` of them. Of these are
@@ -25,12 +25,8 @@ class Sums:
     companions_bytes: int = 0
     other_bytes: int = 0
     allocated_bytes: int = 0
-    tail_zero_bytes: int = 0
     offset_span: int = 0
-    totals: BatchStatistics = field(default_factory=BatchStatistics)
-    damage: Damage = field(default_factory=Damage)
     transactions: TransactionStatistics = field(default_factory=TransactionStatistics)
-    records: RecordStatistics | None = None
     deleted_bytes: int = 0
     stray_bytes: int = 0
     future_bytes: int = 0
@@ -41,7 +37,8 @@ class Sums:
     def of(cls, partition: PartitionStatistics) -> "Sums":
         """The sums of one partition."""
         segments = partition.segments
-        return cls(
+        return partition.part_of(
+            cls,
             copies=partition.state is None,
             set_aside=partition.state is not None,
             segments=len(segments),
@@ -50,12 +47,8 @@ class Sums:
             companions_bytes=sum(each.companions_bytes for each in segments),
             other_bytes=partition.other_bytes,
             allocated_bytes=partition.allocated_bytes,
-            tail_zero_bytes=sum(each.tail_zero_bytes for each in segments),
             offset_span=partition.offset_span or 0,
-            totals=partition.totals,
-            damage=partition.damage,
             transactions=partition.transactions,
-            records=partition.records,
             deleted_bytes=partition.other_bytes if partition.state == "delete" else partition.deleted_bytes,
             stray_bytes=partition.other_bytes if partition.state == "stray" else 0,
             future_bytes=partition.other_bytes if partition.state == "future" else 0,
@@ -79,27 +72,10 @@ class Sums:
         return max(self.size_bytes - self.allocated_bytes, 0)
 
     def __add__(self, other: "Sums") -> "Sums":
-        return Sums(
-            self.copies + other.copies,
-            self.set_aside + other.set_aside,
-            self.segments + other.segments,
-            self.empty_segments + other.empty_segments,
-            self.log_bytes + other.log_bytes,
-            self.companions_bytes + other.companions_bytes,
-            self.other_bytes + other.other_bytes,
-            self.allocated_bytes + other.allocated_bytes,
-            self.tail_zero_bytes + other.tail_zero_bytes,
-            self.offset_span + other.offset_span,
-            self.totals + other.totals,
-            self.damage + other.damage,
-            self.transactions + other.transactions,
-            added(self.records, other.records),
-            self.deleted_bytes + other.deleted_bytes,
-            self.stray_bytes + other.stray_bytes,
-            self.future_bytes + other.future_bytes,
-            self.undo_bytes + other.undo_bytes,
-            self.root_bytes + other.root_bytes,
-        )
+        return add_fields(self, other, _SUMMED)
+
+
+_SUMMED: Final = tuple(each.name for each in fields(Sums))
 
 
 @dataclass(frozen=True, slots=True)

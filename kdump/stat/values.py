@@ -4,9 +4,9 @@ Every value adds up: `a + b` is what one scan over both gives. First and last of
 order. Times are in milliseconds since the epoch, sizes in bytes. Nothing here is formatted.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from functools import reduce
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from functools import partial, reduce
 from operator import add
 from typing import Final, NamedTuple, TypeVar
 
@@ -282,13 +282,45 @@ class Damage:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measures:
+    """What a scan measures of log files, and what adds up in log order: of a range, of a segment, of many partitions.
+
+    A number that is declared here reaches all of these; kdump.stat.rows.COLUMNS says how it is shown.
+    `tail_zero_bytes`: preallocated zeros at the end. `records`: with StatOptions.deep.
+    """
+
+    totals: BatchStatistics = field(default_factory=BatchStatistics)
+    damage: Damage = field(default_factory=Damage)
+    tail_zero_bytes: int = 0
+    records: RecordStatistics | None = None
+
+    def part_of(self, whole: Callable[..., _Value], *arguments: object, **own: object) -> _Value:
+        """A value of a class that has these measures, too: `whole`, with its own arguments beside them."""
+        return whole(*arguments, **{name: getattr(self, name) for name in _MEASURES} | own)
+
+
+_MEASURES: Final = tuple(each.name for each in fields(Measures))
+
+
+def sum_measures(parts: Iterable[Measures]) -> Measures:
+    """The sum of several in log order."""
+    return reduce(partial(add_fields, names=_MEASURES), parts, Measures())
+
+
+def add_fields(one: _Value, other: _Value, names: Iterable[str]) -> _Value:
+    """A value of the class of `one` whose fields of these names are the sums of those of two values."""
+    whole: Callable[..., _Value] = type(one)
+    return whole(**{name: added(getattr(one, name), getattr(other, name)) for name in names})
+
+
 @dataclass(frozen=True, slots=True)
-class SegmentStatistics:
+class SegmentStatistics(Measures):
     """One segment.
 
     `size_bytes` and `allocated_bytes` (blocks on the disk) of the log file, `companions_bytes` of its indexes.
-    `tail_zero_bytes`: preallocated zeros at the end. `is_empty`: a log file without a byte.
-    `last_time_index_entry`: None without one. `records`: with StatOptions.deep. `keys`: with StatOptions.keep_samples.
+    `is_empty`: a log file without a byte. `last_time_index_entry`: None without one. `keys`: with
+    StatOptions.keep_samples.
     `error`: why the log file could not be read to its end. `linked_bytes`: of the allocated bytes, those of files with
     another name too (hard links), which stay on the disk when these are deleted.
     """
@@ -299,12 +331,8 @@ class SegmentStatistics:
     allocated_bytes: int
     companions_bytes: int
     mtime_ms: int
-    totals: BatchStatistics
-    damage: Damage = Damage()
-    tail_zero_bytes: int = 0
     is_active: bool = False
     last_time_index_entry: TimeIndexEntry | None = None
-    records: RecordStatistics | None = None
     keys: KeyStatistics | None = None
     error: SourceError | None = None
     companions_allocated_bytes: int = 0
@@ -316,7 +344,7 @@ class SegmentStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionStatistics:
+class PartitionStatistics(Measures):
     """One copy of a partition, or one log file that was named alone.
 
     `directory`: the path of its log directory, None without one. `state`: "future", "stray", "delete" or None; these
@@ -339,10 +367,8 @@ class PartitionStatistics:
     log_end_offset: int | None
     high_watermark: int | None
     segments: tuple[SegmentStatistics, ...]
-    totals: BatchStatistics
     producers: ProducerTable
     transactions: TransactionStatistics
-    records: RecordStatistics | None = None
     keys: KeySummary | None = None
     other_bytes: int = 0
     other_allocated_bytes: int = 0
@@ -378,10 +404,6 @@ class PartitionStatistics:
         return max(self.offset_span - self.totals.records - self.totals.control_records, 0)
 
     @property
-    def damage(self) -> Damage:
-        return reduce(add, (segment.damage for segment in self.segments), Damage())
-
-    @property
     def size_bytes(self) -> int:
         """The bytes of all files."""
         return sum(each.size_bytes + each.companions_bytes for each in self.segments) + self.other_bytes
@@ -393,11 +415,6 @@ class PartitionStatistics:
         return own + self.other_allocated_bytes
 
 
-def added(one: RecordStatistics | None, other: RecordStatistics | None) -> RecordStatistics | None:
+def added(one: _Value | None, other: _Value | None) -> _Value | None:
     """The sum of two values that may be missing."""
-    return other if one is None else one if other is None else one + other
-
-
-def sum_of(values: Iterable[_Value], start: _Value) -> _Value:
-    """The sum of values in log order."""
-    return reduce(add, values, start)
+    return other if one is None else one if other is None else add(one, other)

@@ -17,7 +17,7 @@ import pytest
 
 import kdump
 from kdump.convert import tables
-from kdump.convert.log_tables import batch_table
+from kdump.convert.log_tables import batch_table, schemas
 from kdump.convert.log_tables.table_reader import TableName
 from kdump.format.producer_snapshot import parse_entries
 from kdump.render.json import batch_line, json_value
@@ -123,7 +123,7 @@ def test_segments_are_the_rows_of_stat() -> None:
         for item in kdump.stat_logs(kdump.discover(path)):
             for segment in getattr(item, "segments", ()):
                 row = RowBuilder(3_600_000, 0).segment(item, segment)
-                wanted.append({"path": row.path} | {name: row.fields()[name] for name in tables.SEGMENTS.names[1:]})
+                wanted.append({"path": row.path} | {name: row.fields()[name] for name in schemas.SEGMENTS.names[1:]})
         assert read(path, "segments") == wanted
 
 
@@ -280,7 +280,7 @@ def test_the_rows_of_a_partition_do_not_depend_on_the_others(table: TableName) -
 
 def test_columns_are_chosen_and_have_the_types_of_the_schema() -> None:
     path = FIXTURES / "transactions"
-    for name, schema in tables.TABLES.items():
+    for name, schema in schemas.TABLES.items():
         reader = kdump.table_reader(path, name)  # type: ignore[arg-type]
         assert reader.schema == schema == reader.read_all().schema
     chosen = kdump.table_reader(path, "batches", columns=["last_offset", "topic"]).read_all()

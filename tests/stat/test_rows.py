@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from kdump.stat.partition_reports import ReportOptions
 from kdump.stat.row_collector import RowCollector, columns_of
 from kdump.stat.row_numbers import WriteRate
 from kdump.stat.row_sections import RowOptions, StatResult
-from kdump.stat.rows import LogDirectoryRow, PartitionRow, RowKind, TopicRow, VolumeRow
+from kdump.stat.rows import LogDirectoryRow, PartitionRow, RowKind, TopicRow, VolumeRow, disk_columns
+from kdump.stat.sums import Sums
+from kdump.stat.values import Measures, sum_measures
 from support import build
 from support.laws import sampled
 from support.stat_values import GIB, HOUR_MS, NOW_MS, disk, producers, simple, totals_of
@@ -83,8 +86,6 @@ def test_absent_offsets() -> None:
 
 
 def test_unknown_records_are_null_with_a_bound() -> None:
-    from dataclasses import replace
-
     item = simple("old", 0, 10, 100, 1000, magic=1)
     volume = replace(item.totals.total, unopened=3, known_records=7)
     item = replace(item, totals=replace(item.totals, total=volume))
@@ -142,8 +143,6 @@ def test_producers() -> None:
 
 
 def test_the_write_rate_ends_at_the_newest_hour_that_is_not_in_the_future() -> None:
-    from dataclasses import replace
-
     totals = totals_of(10, 10, 1000, hours=2)
     ahead = replace(totals, hours={**totals.hours, NOW_MS // HOUR_MS + 9999: totals.total})
     item = replace(simple("a", 0, 10, 10, 1000), totals=ahead)
@@ -240,3 +239,19 @@ def test_the_row_of_a_partition_keeps_the_keys_that_it_shows(tmp_path: Path) -> 
     assert isinstance(row, PartitionRow)
     assert row.source.keys is not None
     assert (len(row.source.keys.by_records), len(row.source.keys.by_bytes)) == (10, 10)
+
+
+def test_a_column_is_declared_once_for_each_kind() -> None:
+    for kind in (RowKind.SEGMENT, RowKind.PARTITION, RowKind.TOPIC, RowKind.LOG_DIRECTORY, RowKind.TOTAL):
+        names = [column.name for column in disk_columns(kind)]
+        assert len(names) == len(set(names))
+
+
+def test_what_a_scan_measures_reaches_every_row() -> None:
+    """A number of Measures is summed over segments, partitions and topics without a word of its own."""
+    item = simple("one", 0, 4, 4, 400)
+    segments = tuple(replace(each, tail_zero_bytes=7) for each in (*item.segments, *item.segments))
+    whole = sum_measures(segments).part_of(Sums, copies=1)
+    both = whole + whole
+    assert [each.name for each in fields(Measures)] == ["totals", "damage", "tail_zero_bytes", "records"]
+    assert (both.copies, both.tail_zero_bytes, both.totals.batches, both.records) == (2, 28, 16, None)

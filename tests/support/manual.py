@@ -25,6 +25,7 @@ if __name__ == "__main__":
 from interop import lake_recipes, spark_pipelines
 from kdump.cli import COMMANDS, group
 from kdump.cli.sections import SectionedCommand
+from kdump.stat.rows import RowKind, disk_columns
 from kdump.verify.findings import CATALOGUE
 from support import public_names
 
@@ -156,6 +157,13 @@ def findings() -> Iterator[str]:
     yield ".El"
 
 
+def columns(kind: str) -> Iterator[str]:
+    """The fields of the rows of stat about files, each with its meaning."""
+    for column in disk_columns(RowKind(kind)):
+        yield f'.It Li "{column.name}" Ta'
+        yield from prose(column.meaning)
+
+
 def names(package: str) -> Iterator[str]:
     """The public names of a package: at the top by what they are, in a room by the alphabet."""
     found = public_names.described(package)
@@ -201,6 +209,8 @@ def part_of(name: str) -> Iterable[str]:
             return commands()
         case ["findings"]:
             return findings()
+        case ["columns", "of", kind]:
+            return columns(kind)
         case ["names", "of", package]:
             return names(package)
         case ["program", recipe]:

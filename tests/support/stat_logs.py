@@ -24,7 +24,7 @@ from kdump.stat.values import (
     TimeIndexEntry,
     TransactionStatistics,
     Volume,
-    sum_of,
+    sum_measures,
 )
 
 MTIME_MS = 1_000_000
@@ -45,8 +45,8 @@ def segment(words: str, *, active: bool = False, directory: str = "t-0") -> Segm
         int(options.get("allocated", size)),
         int(options.get("beside", 0)),
         int(options.get("mtime", MTIME_MS)),
-        totals(base, last, size, indexed, options),
-        damage(path, options.get("damage", "")),
+        totals=totals(base, last, size, indexed, options),
+        damage=damage(path, options.get("damage", "")),
         tail_zero_bytes=int(options.get("zeros", 0)),
         is_active=active,
         last_time_index_entry=None if indexed is None else TimeIndexEntry(indexed, last or base),
@@ -104,7 +104,8 @@ def partition(
         last = segments[-1].totals.last_offset
         end = segments[-1].base_offset if last is None else last + 1
     topic, number_word = name.split("/")[-1].rsplit("-", 1)
-    return PartitionStatistics(
+    return sum_measures(segments).part_of(
+        PartitionStatistics,
         name,
         TopicPartition(topic, int(number_word)),
         None,
@@ -113,7 +114,6 @@ def partition(
         end,
         hw,
         segments,
-        sum_of((each.totals for each in segments), BatchStatistics()),
         ProducerTable(),
         TransactionStatistics(open=opened is not None, first_open_offset=opened),
         **more,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import add
 from typing import Any
 
 from kdump.format.naming import TopicPartition
@@ -21,6 +19,7 @@ from kdump.stat.values import (
     SegmentStatistics,
     TransactionStatistics,
     Volume,
+    sum_measures,
 )
 
 HOUR_MS = 3_600_000
@@ -69,21 +68,21 @@ def partition_of(
     topic: str, partition: int, *segments: SegmentStatistics, directory: str = "/data/kafka", **fields: Any
 ) -> PartitionStatistics:
     """A partition with these segments, whose offsets follow each other."""
-    totals = reduce(add, (segment.totals for segment in segments), BatchStatistics())
+    measures = sum_measures(segments)
     plain: dict[str, Any] = {
         "path": f"{directory}/{topic}-{partition}",
         "directory": directory,
         "state": None,
         "log_start_offset": 0,
-        "log_end_offset": (totals.last_offset or 0) + 1,
+        "log_end_offset": (measures.totals.last_offset or 0) + 1,
         "high_watermark": None,
         "producers": ProducerTable(),
         "transactions": TransactionStatistics(),
         "other_bytes": 43,
         "other_allocated_bytes": 4096,
     }
-    return PartitionStatistics(
-        topic_partition=TopicPartition(topic, partition), segments=segments, totals=totals, **plain | fields
+    return measures.part_of(
+        PartitionStatistics, topic_partition=TopicPartition(topic, partition), segments=segments, **plain | fields
     )
 
 

@@ -13,8 +13,9 @@ from kdump.convert.log_tables.group_table import group_rows
 from kdump.convert.log_tables.origin import Origin
 from kdump.convert.log_tables.producer_table import producers_of
 from kdump.convert.log_tables.rows import TableRow, record_batches
+from kdump.convert.log_tables.schemas import SEGMENTS, TABLES
 from kdump.convert.records.ordered_log import ordered_log
-from kdump.convert.tables import FINDINGS, GROUPS, PRODUCERS, SEGMENTS, TABLES, TRANSACTIONS, schema_of
+from kdump.convert.tables import FINDINGS, GROUPS, PRODUCERS, TRANSACTIONS, schema_of
 from kdump.errors import SourceError
 from kdump.format.naming import as_utf8
 from kdump.log.damage import DamagedRange
@@ -50,11 +51,11 @@ def table_reader(
 ) -> pa.RecordBatchReader:
     """Read what is known about log files, topic-partitions or log directories as Arrow's record batches.
 
-    `table` is one of kdump.convert.tables.TABLES: `batches` (all headers with their checksums), `segments` (the rows of
-    kdump stat), `producers` (the state at the log end, and what each wrote), `transactions` (one row each, with its
-    outcome), `findings` (what kdump verify finds), `groups` (what groups have committed, as kdump stat --by group says
-    it; a row for each topic-partition of a group). `columns`: some of its columns, in this order. `deep`: open the
-    records, for findings about them and for the number of records in compressed messages of magic 0 and 1.
+    `table` is one of kdump.convert.log_tables.schemas.TABLES: `batches` (all headers with their checksums), `segments`
+    (the rows of kdump stat), `producers` (the state at the log end, and what each wrote), `transactions` (one row each,
+    with its outcome), `findings` (what kdump verify finds), `groups` (what groups have committed, as kdump stat --by
+    group says it; a row for each topic-partition of a group). `columns`: some of its columns, in this order. `deep`:
+    open the records, for findings about them and for the number of records in compressed messages of magic 0 and 1.
 
     Rows come partition by partition, in the order of the log; each copy of a topic-partition has its own. Those of a
     partition do not depend on the other paths, so that several readers can have a part of the partitions each, but for
