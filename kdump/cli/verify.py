@@ -1,20 +1,23 @@
 """The command `kdump verify`: its options, and what it prints of each report."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from kdump.cli import completion, exit_status, options, streams
 from kdump.cli.execution import Found, ProblemLog, execution
 from kdump.cli.progress import Progress
 from kdump.cli.sections import SectionedCommand
+from kdump.errors import SourceError
 from kdump.render import FINDING_FORMATS, renderer
 from kdump.render import RenderOptions as Look
 from kdump.render.base import VerifyRenderer
 from kdump.verify import verify
-from kdump.verify.findings import CATALOGUE, Finding
+from kdump.verify.findings import CATALOGUE, Finding, Severity
 from kdump.verify.next_step import repair_of
 from kdump.verify.summary import (
     FindingFilter,
@@ -26,12 +29,16 @@ from kdump.verify.summary import (
 )
 
 SECTIONS = {
-    "What is checked": ("deep", "compacted", "no_companions", "live", "kind", "max_batch_bytes"),
+    "What is checked": ("deep", "compare", "compacted", "no_companions", "live", "kind", "max_batch_bytes"),
     "Which findings": ("select", "ignore", "level", "everything", "explain"),
     "Reading": ("jobs", "master", "spark_settings", "io_limit", "keep_cache"),
     "Report": ("format_name", "by_partition", "verbose", "fail_on", "color", "progress", "quiet", "help_all"),
 }
-FIRST = ("deep", "live", "select", "ignore", "explain", "by_partition", "verbose", "format_name", "fail_on", "quiet")
+FIRST = (
+    *("deep", "compare", "live", "select", "explain", "by_partition", "verbose"),
+    *("format_name", "fail_on", "quiet"),
+)
+NOT_COMPARED = ("deep", "live", "io_limit", "no_companions", "by_partition", "verbose", "spark_settings")
 ALL = "all"
 
 
@@ -67,6 +74,12 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
 @options.paths
 @click.option(
     "--deep", is_flag=True, help="Open every batch: decompress and parse its records, and compare them with the header."
+)
+@click.option(
+    "--compare",
+    is_flag=True,
+    help="Compare the copies of each topic-partition below PATH with each other, in place of the checks: whether they"
+    " mean the same.",
 )
 @click.option(
     "--select",
@@ -148,6 +161,7 @@ def command(**chosen: Any) -> int:
       kdump verify --deep /data/kafka
       kdump verify --format json --fail-on warning '/data/kafka/*/*.log'
       kdump verify --summary /data/kafka
+      kdump verify --compare /broker1/data /broker2/data
       kdump verify --explain batch/crc
 
     \b
@@ -155,6 +169,8 @@ def command(**chosen: Any) -> int:
     3 a path could not be read.
     """
     wanted = FindingFilter(chosen["select"], chosen["ignore"])
+    if chosen["compare"]:
+        return _compare(chosen, wanted)
     totals, problems, progress = VerifyTotals(wanted, chosen["paths"]), ProblemLog(), Progress(chosen["progress"])
     with (
         options.partitions(chosen, companions=not chosen["no_companions"]) as found,
@@ -173,6 +189,41 @@ def command(**chosen: Any) -> int:
                 _show(stop.report, totals.add(stop.report), wanted, chosen, out)
         problems.end(some=totals.has_path)
         return _end(totals, problems, chosen, out)
+
+
+def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
+    """Compare copies. Returns the exit status."""
+    from kdump.replicas.compare import CompareOptions, PartitionComparison, compare_logs
+    from kdump.replicas.findings import comparison_findings
+
+    given = click.get_current_context().get_parameter_source("master") is ParameterSource.COMMANDLINE
+    for name in [name for name in NOT_COMPARED if chosen[name]] + ["master"] * given:
+        option = {"by_partition": "summary", "spark_settings": "spark_conf"}.get(name, name).replace("_", "-")
+        raise click.UsageError(f"--compare checks nothing but copies in this machine's processes: leave out --{option}")
+    chosen = {**chosen, "master": None}
+    started, problems, pairs = time.monotonic(), ProblemLog("compared"), 0
+    severities = list[Severity]()
+    what = CompareOptions(chosen["max_batch_bytes"])
+    with (
+        options.partitions(chosen) as found,
+        execution(found, chosen) as job,
+        renderer(chosen["format_name"], sys.stdout, _look(chosen), VerifyRenderer) as out,
+    ):
+        for compared in compare_logs(job.found, what, engine=job.own_engine):
+            if not isinstance(compared, PartitionComparison):
+                problems.take([compared])
+                continue
+            pairs += len(compared.pairs)
+            findings = [each for each in comparison_findings(compared) if wanted.selects(each.code)]
+            severities += [each.severity for each in findings]
+            out.comparison(compared)
+            out.findings(findings)
+        if not pairs:
+            problems.take([SourceError("nothing to compare: no topic-partition has two copies at these paths")])
+        status = exit_status.of_findings(max(severities, default=None), chosen["fail_on"], failed=problems.failed)
+        if not chosen["quiet"]:
+            out.exit_summary("verify", status, time.monotonic() - started)
+    return status
 
 
 def _look(chosen: dict[str, Any]) -> Look:

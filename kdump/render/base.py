@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kdump.recover.plan import Action, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
+    from kdump.replicas.compare import PartitionComparison
     from kdump.stat.row_sections import StatResult
     from kdump.stat.rows import Row
     from kdump.verify.display import FindingDisplay, FoldedFindings
@@ -143,6 +144,13 @@ class VerifyRenderer(Renderer):
     def partition(self, path: Path, summary: PartitionSummary) -> None:
         """A verified partition, with its totals and what a broker's next start would leave."""
         self.entry(path, "partition", summary.fields())
+
+    def comparison(self, compared: PartitionComparison) -> None:
+        """The pairs of the copies of a topic-partition."""
+        name = compared.topic_partition
+        of: Fields = {"topic": name.topic, "partition": name.partition, "topic_id": compared.topic_id}
+        for pair in compared.pairs:
+            self.entry(pair.left, "comparison", {**of, **pair.fields(), "stale": compared.stale})
 
     def worst(self, partitions: Sequence[WorstPartition], hidden: int) -> None:
         """The partitions with errors or warnings, the worst first; so many more are hidden."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kdump.broker.defaults import LATER_RELEASE, RELEASE
 from kdump.render.escaping import path_text
 
 if TYPE_CHECKING:
     from kdump.dump.events import MatchCount, ReadEntry
+    from kdump.replicas.compare import PartitionComparison
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit
     from kdump.verify.display import FoldedFindings
     from kdump.verify.findings import Finding
@@ -240,3 +242,28 @@ def read_summary(read: ReadEntry) -> str:
         f"offset {read.offset}{time}: {how}; {counted(read.size, 'byte')} read,"
         f" the next read is at offset {read.next_offset}; {extent}"
     )
+
+
+_UNDECIDED: Final = {
+    "reach": "a log cleaner was above the common end: not comparable before the other copy has caught up",
+    "damage": "a copy is damaged where the other has records: kdump verify",
+    "cleaned": "a copy lacks records, and whether a log cleaner removed them is not known",
+    "no-high-watermark": "their leader epochs contradict each other, and no high watermark says whether committed",
+    "no-common-offsets": "they have no offsets in common",
+    "out-of-order": "the offsets of a copy go back: kdump verify",
+    "unreadable": "a copy cannot be read",
+    "kafka-0.7": "a log of Kafka 0.7 is not compared",
+    "changed": "a file changed whenever it was read",
+}
+
+
+def comparison_sentences(compared: PartitionComparison) -> Iterator[str]:
+    """A sentence for each pair of copies, and one for the copy that is not as most of them."""
+    for pair in compared.pairs:
+        why = "".join(f"; {_UNDECIDED[each]}" for each in pair.because)
+        yield (
+            f"{pair.verdict}: {pair.left} and {pair.right}, up to offset {pair.end_offset}: {pair.batches} batches "
+            f"read, {pair.records} records and {pair.keys} keys compared one by one{why}"
+        )
+    if compared.stale is not None:
+        yield f"stale: {compared.stale}, as all other copies agree; compare again before you delete anything"

@@ -61,6 +61,7 @@ from kdump.render.base import (
 from kdump.render.dump_renderer import DumpRenderer
 from kdump.render.escaping import Path, cut_lines, path_text, printable, quoted, replaced, terminal_worth
 from kdump.render.sentences import (
+    comparison_sentences,
     finding_sentence,
     folded_sentence,
     gap_reason,
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
     from kdump.render.image_tree import ImageTree
+    from kdump.replicas.compare import PartitionComparison
     from kdump.stat.rows import Row
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
@@ -261,6 +263,11 @@ class TextRenderer(DumpRenderer, VerifyRenderer, RecoveryRenderer, StatRenderer,
 
     def partition(self, path: Path, summary: PartitionSummary) -> None:
         self.out.write(f"{path_text(path)}: {printable(partition_summary(summary))}\n")
+
+    def comparison(self, compared: PartitionComparison) -> None:
+        name = compared.topic_partition
+        for sentence in comparison_sentences(compared):
+            self.out.write(f"{printable(f'{name.topic}-{name.partition}: {sentence}')}\n")
 
     def finding(self, finding: Finding) -> None:
         self.out.write(finding_line(finding) + "\n")

@@ -4,7 +4,7 @@ from kdump.exports import exports
 
 _MODULES = {
     "kdump.replicas.compare": "PartitionComparison",
-    "kdump.replicas.comparison": "KeyDifferences OffsetTally ReplicaComparison ReplicaDifferences Verdict",
+    "kdump.replicas.comparison": "DifferingKey KeyDifferences OffsetTally ReplicaComparison ReplicaDifferences Verdict",
     "kdump.replicas.merge": "MissingRecords ReplicaUse ReplicasRefused",
 }
 __all__, __getattr__, __dir__ = exports(__name__, _MODULES)

@@ -1,4 +1,5 @@
 from kdump.replicas.compare import PartitionComparison as PartitionComparison
+from kdump.replicas.comparison import DifferingKey as DifferingKey
 from kdump.replicas.comparison import KeyDifferences as KeyDifferences
 from kdump.replicas.comparison import OffsetTally as OffsetTally
 from kdump.replicas.comparison import ReplicaComparison as ReplicaComparison

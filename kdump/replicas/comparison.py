@@ -13,13 +13,16 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.broker.history import EpochRun
 from kdump.kernel.transactions import ABORTED, COMMITTED, OPEN, UNDECIDED
 from kdump.log.ranges import OffsetRange
 from kdump.replicas.batch_cursor import BatchCursor, LogRecord, Outcomes
 from kdump.replicas.log_survey import LogSurvey
+
+if TYPE_CHECKING:
+    from kdump.format.json_types import Fields, FieldValue
 
 MOST_KEYS: Final = 1 << 19
 """The keys that differ somewhere and are looked at in one pass; where they are more, each pass takes a part of them."""
@@ -55,17 +58,25 @@ class OffsetTally:
             self.ranges.append(OffsetRange(offset, offset + 1))
 
 
+class DifferingKey(NamedTuple):
+    """A key by its hash (BLAKE2b, 16 bytes), and the offset of its last record in each copy, -1 for none."""
+
+    key_hash: str
+    left: int
+    right: int
+
+
 class KeyDifferences(NamedTuple):
     """Keys whose last decided record differs: those that only one copy has, and those of which one has an older value.
 
-    `offsets` are the last offsets of the first of them in both copies, -1 for none, with the hash of the key.
+    `offsets` are the first of them.
     """
 
     only_left: int = 0
     only_right: int = 0
     older_left: int = 0
     older_right: int = 0
-    offsets: tuple[tuple[str, int, int], ...] = ()
+    offsets: tuple[DifferingKey, ...] = ()
 
     @property
     def keys(self) -> int:
@@ -113,6 +124,37 @@ class ReplicaComparison(NamedTuple):
     undecided_keys: int
     because: tuple[str, ...]
     differs: ReplicaDifferences
+
+    def fields(self) -> "Fields":
+        """The fields of the comparison in JSON, without the topic-partition."""
+        found, keys = self.differs, self.differs.keys
+        tallies = {
+            "records": found.records,
+            "epochs": found.epochs,
+            "transactions": found.outcomes,
+            "missing_left": found.missing_left,
+            "missing_right": found.missing_right,
+        }
+        counts = {name: {"count": each.count, "first": each.first, "last": each.last} for name, each in tallies.items()}
+        several = {"open_left": list(found.open_left), "open_right": list(found.open_right)}
+        of_keys = dict(zip(("only_left", "only_right", "older_left", "older_right"), keys[:4], strict=True))
+        first: list[FieldValue] = [each._asdict() for each in keys.offsets]
+        return {
+            "pair": [self.left, self.right],
+            "verdict": str(self.verdict),
+            "end_offset": self.end_offset,
+            "reach": list(self.reach),
+            "compared": {"batches": self.batches, "records": self.records, "keys": self.keys},
+            "differs": {
+                "fork": found.fork,
+                "committed": found.is_committed,
+                **counts,
+                **several,
+                "keys": {**of_keys, "first": first},
+            },
+            "undecided_keys": self.undecided_keys,
+            "because": list(self.because),
+        }
 
 
 def compare_pair(
@@ -459,8 +501,8 @@ class _PairInStep:
                 self._reasons["reach" if survey.reach > self._end else "damage"] = None
                 continue
             counts[(0 if b < 0 else 1 if a < 0 else 2 if a < b else 3)] += 1
-            samples.append((f"{number:032x}", a, b))
-        samples.sort(key=lambda sample: max(sample[1:]))
+            samples.append(DifferingKey(f"{number:032x}", a, b))
+        samples.sort(key=lambda sample: max(sample.left, sample.right))
         before = self._key_differences
         self._key_differences = KeyDifferences(
             before.only_left + counts[0],

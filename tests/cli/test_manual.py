@@ -309,6 +309,10 @@ def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
         found[line["type"]] = [name for name in line if name not in ("type", "path")]
         assert list(found) == ["finding", "file", "summary", "partition"]
         found = {kind: found[kind] for kind in ("finding", "file", "partition", "summary")}
+        fixture = Path(__file__).resolve().parents[2] / "fixtures/transactions"
+        both = [str(shutil.copytree(fixture, tmp_path / name)) for name in ("one", "other")]
+        line = json.loads(kdump.inside(command, "--compare", "--format", "json", *both).lines[0])
+        found[line["type"]] = [name for name in line if name not in ("type", "path")]
     return found
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 import kdump
 from kdump.replicas.compare import CompareOptions, PartitionComparison, compare_logs
 from kdump.replicas.comparison import ReplicaComparison, Verdict
-from support import build
+from kdump.replicas.findings import comparison_findings
+from support import build, finding_rules
+from support.command_runs import run_inside
 from support.directories import OTHER_TOPIC_ID, metadata
 from support.laws import examples
 from support.replica_cluster import Cluster, written
@@ -258,3 +261,56 @@ def test_copies_of_a_cluster_with_clean_elections_agree(tmp_path: Path) -> None:
             written(place / str(broker) / "t-0", cluster.logs[broker], cluster.epochs[broker], choose.randrange(1, 7))
         found = compared(place)
         assert {pair.verdict for each in found for pair in each.pairs} <= {AGREE}, seed
+
+
+FINDINGS = {
+    "keys": "replica/state", "outcomes": "replica/transaction", "open_right": "replica/stuck",
+    "records": "replica/record", "missing_right": "replica/hole",
+}  # fmt: skip
+
+
+def verify(*brokers: Path) -> tuple[int, list[dict[str, Any]]]:
+    ran = run_inside(Path.cwd(), "verify", "--compare", "--format", "json", *map(str, brokers))
+    assert ran.err == b""
+    return ran.status, [json.loads(line) for line in ran.lines]
+
+
+@pytest.mark.parametrize("name", DIVERGENT)
+def test_each_divergence_is_a_finding_of_the_command(name: str, tmp_path: Path) -> None:
+    case, what = DIVERGENT[name]
+    one, other = copies(tmp_path, case)
+    status, lines = verify(one, other)
+    assert (status, [line["type"] for line in lines]) == (1, ["comparison", "finding", "summary"])
+    assert lines[0]["verdict"] == "diverged"
+    assert lines[0]["pair"] == [str(one / "t-0"), str(other / "t-0")]
+    assert lines[1]["code"] == FINDINGS[what]
+    for each in comparison_findings(compared(one, other)[0]):
+        finding_rules.check(each)
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_healthy_copies_have_no_finding(name: str, tmp_path: Path) -> None:
+    status, lines = verify(*copies(tmp_path, HEALTHY[name]))
+    assert (status, [line["type"] for line in lines]) == (0, ["comparison", "summary"])
+
+
+@pytest.mark.parametrize(("mark", "severity", "expected"), [(9, "error", 1), (5, "info", 0)])
+def test_a_fork_is_an_error_below_a_high_watermark_alone(
+    mark: int, severity: str, expected: int, tmp_path: Path
+) -> None:
+    tails = [[data(number, b"f", b"%d" % epoch, epoch=epoch) for number in range(6, 9)] for epoch in (1, 2)]
+    marks = {"replication-offset-checkpoint": mark}
+    brokers = [directory(tmp_path / str(n), [*plain(6), *tail], checkpoints=marks) for n, tail in enumerate(tails)]
+    status, lines = verify(*brokers)
+    found = [(line["code"], line["severity"]) for line in lines if line["type"] == "finding"]
+    assert (status, found) == (expected, [("replica/epoch", severity)])
+
+
+def test_the_text_and_one_copy_alone(tmp_path: Path) -> None:
+    one, other = copies(tmp_path, DIVERGENT["the tombstone was lost"][0])
+    ran = run_inside(tmp_path, "verify", "--compare", "--format", "text", str(one), str(other))
+    assert ran.status == 1
+    assert ran.text.startswith(f"t-0: diverged: {one}/t-0 and {other}/t-0, up to offset 12: ")
+    assert f"{one}/t-0:0: error replica/state: as of offset 12, 1 keys" in ran.text
+    ran = run_inside(tmp_path, "verify", "--compare", str(one))
+    assert (ran.status, "no topic-partition has two copies" in ran.problems) == (3, True)

@@ -32,6 +32,7 @@ from kdump.render.dump_renderer import DumpRenderer
 from kdump.render.escaping import Path, bytes_text, path_text, printable, quoted, shortened
 from kdump.render.output import Output
 from kdump.render.sentences import (
+    comparison_sentences,
     counted,
     finding_sentence,
     folded_sentence,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
     from kdump.render.image_tree import ImageTree
+    from kdump.replicas.compare import PartitionComparison
     from kdump.stat.row_sections import StatResult
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
@@ -414,6 +416,12 @@ class TerminalRenderer(DumpRenderer, VerifyRenderer, RecoveryRenderer, StatRende
             self._say(lines)
             if lines and is_first:
                 self._print(Text())
+
+    def comparison(self, compared: PartitionComparison) -> None:
+        self._flush_table()
+        name = compared.topic_partition
+        for sentence in comparison_sentences(compared):
+            self._print(Text(printable(f"{name.topic}-{name.partition}: {sentence}")))
 
     def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
         self._verdict(verify_verdict(summary))

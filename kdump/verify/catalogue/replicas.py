@@ -1,6 +1,6 @@
 """Catalogue entries for copies of a topic-partition that do not agree, and for a folder that lacks records of it.
 
-kdump convert finds them.
+kdump convert finds those of a merge, kdump verify --compare those of a comparison.
 """
 
 from kdump.log.severity import Severity
@@ -58,6 +58,85 @@ ENTRIES = (
         "The records of these offsets are lost, unless there is another copy.",
         _ALONE,
         "kdump",
+    ),
+    CatalogueEntry(
+        "replica/epoch",
+        _E,
+        "Copies with two histories",
+        (
+            "from offset {offset} on the leader epochs of this copy and of {other} contradict each other"
+            "{committed:?, below the high watermark of one of them|}"
+        ),
+        (
+            "Each was leader without the other, as an unclean election allows: two histories were committed. Above "
+            "both high watermarks it is no divergence, as the next leader makes the other copy truncate."
+        ),
+        "A broker that follows the other copy truncates its log to this offset.",
+        "KIP-101, KIP-279",
+    ),
+    CatalogueEntry(
+        "replica/record",
+        _E,
+        "Copies have other records at an offset",
+        "at {count} offsets from {offset} to {last} this copy has another record than {other}",
+        (
+            "A follower stores the bytes that it fetched, and the log cleaner copies records and never changes one. "
+            "Somebody or something changed a copy, and its checksum with it."
+        ),
+        _ALONE,
+        "ReplicaFetcherThread, UnifiedLog.appendAsFollower, MemoryRecords.filterTo",
+    ),
+    CatalogueEntry(
+        "replica/state",
+        _E,
+        "Last value of a key is another one in another copy",
+        (
+            "as of offset {end}, {count} keys end otherwise than in {other}: {only} are only in this copy, {missing} "
+            "only in the other, {older} are older here, {newer} are newer here; the first differs at offset {offset}"
+        ),
+        (
+            "As leader, the copies serve different values. Either a tombstone or a marker was removed before the copy "
+            "that was away had it, and deleted or aborted data comes back, or the other copy lost a value. Two copies "
+            "alone do not say which. Do not delete a copy on the leader: that spreads what it has."
+        ),
+        _ALONE,
+        "Cleaner.shouldRetainRecord, KIP-534",
+    ),
+    CatalogueEntry(
+        "replica/transaction",
+        _E,
+        "Transaction is committed in one copy and aborted in another",
+        (
+            "{count} batches from offset {offset} to {last} are committed in one of this copy and {other}, and aborted "
+            "in the other"
+        ),
+        (
+            "A copy lost the marker, and a later one of the producer decides. As leader, one of them serves aborted "
+            "records, or hides committed ones."
+        ),
+        _ALONE,
+        "Cleaner.shouldDiscardBatch, KIP-98",
+    ),
+    CatalogueEntry(
+        "replica/stuck",
+        _E,
+        "Transaction is open in one copy alone",
+        "{count} transactions are open in this copy and ended in {other}; the first begins at offset {offset}",
+        (
+            "The copy lost the marker. As leader, consumers with isolation.level=read_committed stop at this offset, "
+            "and so does the log cleaner."
+        ),
+        _ALONE,
+        "LogCleanerManager.cleanableOffsets, KIP-664",
+    ),
+    CatalogueEntry(
+        "replica/hole",
+        _E,
+        "Copy lacks records that another copy has",
+        "{count} records from offset {offset} to {last} are in {other} and not here, and no log cleaner removed them",
+        "As leader, the copy does not serve them.",
+        _ALONE,
+        "UnifiedLog.appendAsFollower",
     ),
     CatalogueEntry(
         "output/incomplete",
