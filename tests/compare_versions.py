@@ -18,7 +18,7 @@ paths, the same clock and the same process id, so that run ids agree. What is le
 - the field `message` of findings and `seconds` of summaries;
 - standard error, except what `--format kafka` writes there in place of Kafka's tool;
 - inode numbers, in journals and in the plans of applied runs: each becomes the number of its first appearance;
-- modification times of files that were written during the comparison: all of them are "now";
+- modification times of files that were written during the comparison: all of them are "now"; and the size of a journal;
 - the checksum that ends a journal, because it covers the inodes: it has to be right, and is then left out.
 """
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from crc32c import crc32c
 
-from support.version_differences import Trees, compare_lines, compare_runs, compare_trees
+from support.version_differences import Plain, Trees, compare_lines, compare_runs, compare_trees
 from support.version_worker import Ran
 
 COMMAND = ["verify", "--deep", "--format", "json", "t-0"]
@@ -102,3 +103,17 @@ def test_directories(tmp_path: Path) -> None:
     assert [each.text for each in compare_trees("applied", one, trees.of(tmp_path / "inodes"))] == [
         "more is only in new"
     ]
+
+
+def test_files_that_a_run_wrote_are_of_now() -> None:
+    """The journal of the run has the numbers of inodes, so its size says nothing either."""
+
+    def line(now_ns: int, size: int) -> bytes:
+        written = [(".lock", 0, now_ns), (".kdump-undo-1", size, now_ns), ("a", 5, 7)]
+        files = [{"name": name, "size": many, "mtime_ns": time_ns, "inode": 9} for name, many, time_ns in written]
+        return json.dumps({"type": "partition", "path": "d", "files": files}).encode()
+
+    now_ns = time.time_ns()
+    assert Plain(inodes=True)(line(now_ns, 100)) == Plain(inodes=True)(line(now_ns + 5, 101))
+    assert Plain(inodes=True)(line(now_ns, 100)) != Plain(inodes=True)(line(7, 100))
+    assert Plain(inodes=False)(line(now_ns, 100)) != Plain(inodes=False)(line(now_ns, 101))

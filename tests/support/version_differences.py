@@ -85,6 +85,15 @@ def _fields(number: int, before: dict[str, Any], after: dict[str, Any]) -> str:
     return text
 
 
+# The clock of a file system lags a little after that of the process.
+_BEGAN_NS = time.time_ns() - 10**9
+
+
+def _file_time(time_ns: int) -> object:
+    """When a file was modified: all that was written during the comparison is of now."""
+    return "now" if time_ns >= _BEGAN_NS else time_ns
+
+
 class Plain:
     """Makes the lines of one output comparable."""
 
@@ -100,6 +109,9 @@ class Plain:
         if self._inodes is not None and fields.get("type") == "partition":
             for file in fields.get("files", ()):
                 file["inode"] = self._inodes.setdefault(file["inode"], len(self._inodes))
+                file["mtime_ns"] = _file_time(file["mtime_ns"])
+                if file["name"].startswith(".kdump-undo"):
+                    file["size"] = None  # the journal of the run has inodes, some of them with more digits
         return fields
 
 
@@ -119,10 +131,6 @@ Tree = dict[str, tuple[str, int, object, bytes]]
 class Trees:
     """Takes what lies in a directory down in a form that two runs have in common."""
 
-    def __init__(self) -> None:
-        # The clock of a file system lags a little after that of the process.
-        self._began_ns = time.time_ns() - 10**9
-
     def of(self, directory: Path) -> Tree:
         """Kind, mode, time and content of everything below, by relative path."""
         found: Tree = {}
@@ -136,11 +144,8 @@ class Trees:
                 if name.endswith(".jsonl") and ".kdump-undo" in str(path):
                     data = self._journal(data)
                 relative = path.relative_to(directory).as_posix()
-                found[relative] = "file", status.st_mode, self._time(status.st_mtime_ns), data
+                found[relative] = "file", status.st_mode, _file_time(status.st_mtime_ns), data
         return found
-
-    def _time(self, time_ns: int) -> object:
-        return "now" if time_ns >= self._began_ns else time_ns
 
     def _journal(self, data: bytes) -> bytes:
         """A journal whose stamps have no inodes and no times of now; its checksum has to be right."""
@@ -152,7 +157,7 @@ class Trees:
 
         def stamp(found: list[int]) -> list[object]:
             size, time_ns, inode = found
-            return [size, self._time(time_ns), inodes.setdefault(inode, len(inodes))]
+            return [size, _file_time(time_ns), inodes.setdefault(inode, len(inodes))]
 
         def stamped(value: Any) -> Any:
             if isinstance(value, list):
