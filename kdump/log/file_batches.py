@@ -197,7 +197,7 @@ def _span_of_stretch(stretch: Stretch, number: int) -> BatchSpan:
         number,
         stretch.start,
         size,
-        2,
+        2 if state.magics[2] else 1,
         state.first_offset,
         state.last_offset,
         state.known_epoch,

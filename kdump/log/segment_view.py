@@ -56,9 +56,18 @@ class SegmentView(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the folded states say all of the batches: they are of magic 2 and in order, without transactions."""
+        """Whether the folded states say all of the batches: they are in order, without transactions, and all of magic 2
+        or all of magic 1 and not compressed.
+        """
         state = self.state
-        return not (state.magics[0] + state.magics[1] + state.control + state.transactional or self.is_out_of_order)
+        if state.control + state.transactional or self.is_out_of_order:
+            return False
+        return not (state.magics[0] + state.magics[1]) or self._is_uncompressed_magic1
+
+    @property
+    def _is_uncompressed_magic1(self) -> bool:
+        state = self.state
+        return not (state.magics[0] + state.magics[2] + sum(state.codecs[1:]))
 
     @property
     def is_out_of_order(self) -> bool:

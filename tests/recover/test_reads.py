@@ -29,10 +29,12 @@ def read_bytes() -> int:
     return int(COUNTS.read_text().split()[1])
 
 
-def fill(directory: Path, records: int, value_bytes: int, *, segments: int = 1) -> int:
-    """A log in a log directory with a flipped bit in the middle of a segment in its middle; its size in bytes."""
+def fill(directory: Path, batch: bytearray, records: int, *, segments: int = 1) -> int:
+    """A log in a log directory with a flipped bit in the middle of a segment in its middle; its size in bytes.
+
+    It has this batch of so many records again and again, or this message.
+    """
     directory.mkdir(parents=True)
-    batch = bytearray(build.batch([build.record(value=b"v" * value_bytes) for _ in range(records)], base_offset=0))
     offset = 0
     for _ in range(segments):
         path = directory / f"{offset:020d}.log"
@@ -93,7 +95,16 @@ def salvage(path: str) -> None:
 def test_a_damaged_log_is_read_a_few_times(
     tmp_path: Path, run: Callable[[str], None], most: float, segments: int
 ) -> None:
-    size = fill(tmp_path / "logs" / "topic-0", 16, 1000, segments=segments)
+    batch = build.batch([build.record(value=b"v" * 1000) for _ in range(16)])
+    size = fill(tmp_path / "logs" / "topic-0", bytearray(batch), 16, segments=segments)
+    before = read_bytes()
+    run(str(tmp_path / "logs"))
+    assert (read_bytes() - before) / size <= most
+
+
+@pytest.mark.parametrize(("run", "most"), [(verify, 1.6), (preview, 2.0)], ids=_name)
+def test_a_damaged_log_of_magic_1_is_read_as_often(tmp_path: Path, run: Callable[[str], None], most: float) -> None:
+    size = fill(tmp_path / "logs" / "topic-0", bytearray(build.message_v1(b"k", b"v" * 1000)), 1)
     before = read_bytes()
     run(str(tmp_path / "logs"))
     assert (read_bytes() - before) / size <= most
