@@ -193,16 +193,17 @@ def command(**chosen: Any) -> int:
 
 def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
     """Compare copies. Returns the exit status."""
-    from kdump.replicas.compare import CompareOptions, PartitionComparison, compare_logs
+    from kdump.replicas.compare import CompareOptions, ComparisonSummary, PartitionComparison, compare_logs
     from kdump.replicas.findings import comparison_findings
 
     given = click.get_current_context().get_parameter_source("master") is ParameterSource.COMMANDLINE
-    for name in [name for name in NOT_COMPARED if chosen[name]] + ["master"] * given:
+    refused = [name for name in NOT_COMPARED if chosen[name]] + ["master"] * given
+    for name in refused + ["compacted"] * (chosen["compacted"] != "auto"):
         option = {"by_partition": "summary", "spark_settings": "spark_conf"}.get(name, name).replace("_", "-")
         raise click.UsageError(f"--compare checks nothing but copies in this machine's processes: leave out --{option}")
     chosen = {**chosen, "master": None}
-    started, problems, pairs = time.monotonic(), ProblemLog("compared"), 0
-    severities = list[Severity]()
+    started, problems = time.monotonic(), ProblemLog("compared")
+    severities, summary = list[Severity](), ComparisonSummary()
     what = CompareOptions(chosen["max_batch_bytes"])
     with (
         options.partitions(chosen) as found,
@@ -213,16 +214,16 @@ def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
             if not isinstance(compared, PartitionComparison):
                 problems.take([compared])
                 continue
-            pairs += len(compared.pairs)
+            summary = summary.with_pairs(compared)
             findings = [each for each in comparison_findings(compared) if wanted.selects(each.code)]
             severities += [each.severity for each in findings]
             out.comparison(compared)
             out.findings(findings)
-        if not pairs:
+        if not summary.pairs:
             problems.take([SourceError("nothing to compare: no topic-partition has two copies at these paths")])
         status = exit_status.of_findings(max(severities, default=None), chosen["fail_on"], failed=problems.failed)
         if not chosen["quiet"]:
-            out.exit_summary("verify", status, time.monotonic() - started)
+            out.comparison_summary(summary, status, round(time.monotonic() - started, 3))
     return status
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kdump.recover.plan import Action, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
-    from kdump.replicas.compare import PartitionComparison
+    from kdump.replicas.compare import ComparisonSummary, PartitionComparison
     from kdump.stat.row_sections import StatResult
     from kdump.stat.rows import Row
     from kdump.verify.display import FindingDisplay, FoldedFindings
@@ -151,6 +151,9 @@ class VerifyRenderer(Renderer):
         of: Fields = {"topic": name.topic, "partition": name.partition, "topic_id": compared.topic_id}
         for pair in compared.pairs:
             self.entry(pair.left, "comparison", {**of, **pair.fields(), "stale": compared.stale})
+
+    def comparison_summary(self, summary: ComparisonSummary, exit_status: int, seconds: float) -> None:
+        """The totals of a comparison of copies."""
 
     def worst(self, partitions: Sequence[WorstPartition], hidden: int) -> None:
         """The partitions with errors or warnings, the worst first; so many more are hidden."""

@@ -12,7 +12,7 @@ from kdump.render.escaping import path_text
 
 if TYPE_CHECKING:
     from kdump.dump.events import MatchCount, ReadEntry
-    from kdump.replicas.compare import PartitionComparison
+    from kdump.replicas.compare import ComparisonSummary, PartitionComparison
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit
     from kdump.verify.display import FoldedFindings
     from kdump.verify.findings import Finding
@@ -267,3 +267,13 @@ def comparison_sentences(compared: PartitionComparison) -> Iterator[str]:
         )
     if compared.stale is not None:
         yield f"stale: {compared.stale}, as all other copies agree; compare again before you delete anything"
+    if compared.pairs and compared.topic_id is None:
+        yield "no copy has a topic id: these are copies of one topic-partition by its name alone"
+
+
+def comparison_summary(summary: ComparisonSummary) -> str:
+    """The totals of a comparison of copies, as one sentence."""
+    return (
+        f"{counted(summary.partitions, 'topic-partition')}, {counted(summary.pairs, 'pair')} of copies: "
+        f"{summary.agree} agree, {summary.diverged} diverged, {summary.undecided} undecided"
+    )

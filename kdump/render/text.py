@@ -62,6 +62,7 @@ from kdump.render.dump_renderer import DumpRenderer
 from kdump.render.escaping import Path, cut_lines, path_text, printable, quoted, replaced, terminal_worth
 from kdump.render.sentences import (
     comparison_sentences,
+    comparison_summary,
     finding_sentence,
     folded_sentence,
     gap_reason,
@@ -84,7 +85,7 @@ if TYPE_CHECKING:
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
     from kdump.render.image_tree import ImageTree
-    from kdump.replicas.compare import PartitionComparison
+    from kdump.replicas.compare import ComparisonSummary, PartitionComparison
     from kdump.stat.rows import Row
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
@@ -333,6 +334,9 @@ class TextRenderer(DumpRenderer, VerifyRenderer, RecoveryRenderer, StatRenderer,
         """Write the verdict before the details, where these are not written."""
         with self.out.release():
             self.out.write("".join(f"{label}: {printable(sentence)}\n" for label, sentence in lines))
+
+    def comparison_summary(self, summary: ComparisonSummary, exit_status: int, seconds: float) -> None:
+        self.out.write(f"{comparison_summary(summary)}\n")
 
     def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
         self._verdict(verify_verdict(summary))

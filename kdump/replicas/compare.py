@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import combinations
+from operator import add
 from typing import NamedTuple
 
 from kdump.engine.protocol import Engine
@@ -23,6 +24,25 @@ class CompareOptions(NamedTuple):
 
     max_batch_bytes: int = MAX_BATCH_BYTES
     most_keys: int = MOST_KEYS
+
+
+class ComparisonSummary(NamedTuple):
+    """How many topic-partitions were compared, and the verdicts of their pairs of copies."""
+
+    partitions: int = 0
+    agree: int = 0
+    diverged: int = 0
+    undecided: int = 0
+
+    def with_pairs(self, compared: "PartitionComparison") -> "ComparisonSummary":
+        """With the pairs of one more topic-partition."""
+        counts = [sum(pair.verdict is verdict for pair in compared.pairs) for verdict in Verdict]
+        return ComparisonSummary(self.partitions + bool(compared.pairs), *map(add, self[1:], counts))
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs were compared."""
+        return self.agree + self.diverged + self.undecided
 
 
 class PartitionComparison(NamedTuple):

@@ -311,6 +311,30 @@ def test_the_text_and_one_copy_alone(tmp_path: Path) -> None:
     ran = run_inside(tmp_path, "verify", "--compare", "--format", "text", str(one), str(other))
     assert ran.status == 1
     assert ran.text.startswith(f"t-0: diverged: {one}/t-0 and {other}/t-0, up to offset 12: ")
-    assert f"{one}/t-0:0: error replica/state: as of offset 12, 1 keys" in ran.text
+    assert (
+        f"{one}/t-0:0: error replica/state: keys that end otherwise here than in {other}/t-0 as of offset 12: 1;"
+        in ran.text
+    )
+    assert ran.text.endswith("\n1 topic-partition, 1 pair of copies: 0 agree, 1 diverged, 0 undecided\n")
+    assert ("by its name alone" in ran.text) == (compared(one, other)[0].topic_id is None)
     ran = run_inside(tmp_path, "verify", "--compare", str(one))
     assert (ran.status, "no topic-partition has two copies" in ran.problems) == (3, True)
+
+
+def test_what_is_undecided_is_said_and_no_failure(tmp_path: Path) -> None:
+    damaged = [*plain(6), bytes([*plain(7)[6][:-1], 0xFF]), *plain()[7:]]
+    one, other = directory(tmp_path / "one", damaged), directory(tmp_path / "other", plain())
+    ran = run_inside(tmp_path, "verify", "--compare", "--format", "text", str(one), str(other))
+    assert (ran.status, ran.text.split(": ")[1]) == (0, "undecided")
+    assert "a copy is damaged where the other has records" in ran.text
+    assert ran.text.endswith(": 0 agree, 0 diverged, 1 undecided\n")
+    summary = verify(one, other)[1][-1]
+    assert [summary[name] for name in ("partitions", "agree", "diverged", "undecided")] == [1, 0, 0, 1]
+
+
+@pytest.mark.parametrize("given", [["--deep"], ["--live"], ["--compacted", "yes"], ["--summary"], ["--no-companions"]])
+def test_an_option_of_the_checks_is_refused(given: list[str], tmp_path: Path) -> None:
+    one, other = copies(tmp_path, HEALTHY["the same"])
+    ran = run_inside(tmp_path, "verify", "--compare", *given, str(one), str(other))
+    assert (ran.status, ran.text) == (2, "")
+    assert f"leave out {given[0]}" in ran.problems

@@ -33,6 +33,7 @@ from kdump.render.escaping import Path, bytes_text, path_text, printable, quoted
 from kdump.render.output import Output
 from kdump.render.sentences import (
     comparison_sentences,
+    comparison_summary,
     counted,
     finding_sentence,
     folded_sentence,
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
     from kdump.render.image_tree import ImageTree
-    from kdump.replicas.compare import PartitionComparison
+    from kdump.replicas.compare import ComparisonSummary, PartitionComparison
     from kdump.stat.row_sections import StatResult
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
@@ -422,6 +423,9 @@ class TerminalRenderer(DumpRenderer, VerifyRenderer, RecoveryRenderer, StatRende
         name = compared.topic_partition
         for sentence in comparison_sentences(compared):
             self._print(Text(printable(f"{name.topic}-{name.partition}: {sentence}")))
+
+    def comparison_summary(self, summary: ComparisonSummary, exit_status: int, seconds: float) -> None:
+        self._last_line(comparison_summary(summary), clean=not summary.diverged)
 
     def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
         self._verdict(verify_verdict(summary))

@@ -78,7 +78,7 @@ ENTRIES = (
         "replica/record",
         _E,
         "Copies have other records at an offset",
-        "at {count} offsets from {offset} to {last} this copy has another record than {other}",
+        "offsets with another record here than in {other}: {count}, from {offset} to {last}",
         (
             "A follower stores the bytes that it fetched, and the log cleaner copies records and never changes one. "
             "Somebody or something changed a copy, and its checksum with it."
@@ -91,8 +91,8 @@ ENTRIES = (
         _E,
         "Last value of a key is another one in another copy",
         (
-            "as of offset {end}, {count} keys end otherwise than in {other}: {only} are only in this copy, {missing} "
-            "only in the other, {older} are older here, {newer} are newer here; the first differs at offset {offset}"
+            "keys that end otherwise here than in {other} as of offset {end}: {count}; only here: {only}, only there: "
+            "{missing}, older here: {older}, newer here: {newer}; the first differs at offset {offset}"
         ),
         (
             "As leader, the copies serve different values. Either a tombstone or a marker was removed before the copy "
@@ -107,8 +107,8 @@ ENTRIES = (
         _E,
         "Transaction is committed in one copy and aborted in another",
         (
-            "{count} batches from offset {offset} to {last} are committed in one of this copy and {other}, and aborted "
-            "in the other"
+            "batches that are committed in one of this copy and {other}, and aborted in the other: {count}, from "
+            "offset {offset} to {last}"
         ),
         (
             "A copy lost the marker, and a later one of the producer decides. As leader, one of them serves aborted "
@@ -121,7 +121,7 @@ ENTRIES = (
         "replica/stuck",
         _E,
         "Transaction is open in one copy alone",
-        "{count} transactions are open in this copy and ended in {other}; the first begins at offset {offset}",
+        "transactions that are open here and ended in {other}: {count}; the first begins at offset {offset}",
         (
             "The copy lost the marker. As leader, consumers with isolation.level=read_committed stop at this offset, "
             "and so does the log cleaner."
@@ -133,7 +133,7 @@ ENTRIES = (
         "replica/hole",
         _E,
         "Copy lacks records that another copy has",
-        "{count} records from offset {offset} to {last} are in {other} and not here, and no log cleaner removed them",
+        "records of {other} that this copy lacks, and no log cleaner removed: {count}, from offset {offset} to {last}",
         "As leader, the copy does not serve them.",
         _ALONE,
         "UnifiedLog.appendAsFollower",
