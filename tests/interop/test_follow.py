@@ -132,17 +132,21 @@ def test_a_follow_of_a_broker_that_crashes_and_starts_again(kafka: ModuleType, t
         with follow(replays[0].path, broker.logs) as everything:
             kafka.run_source(kafka.NEWEST, TOPICS, broker.bootstrap, *TOPIC_ARGUMENTS)
             with follow(replays[1].path, *committed) as marked, follow(replays[2].path, *stable) as transactional:
-                seen = {name: bases(broker.logs / name) for name in names}
+                seen = now = {name: bases(broker.logs / name) for name in names}
                 for turn in range(2):
                     with kafka.background(kafka.NEWEST, HERE / "Live.java", broker.bootstrap) as writer:
                         assert kafka.first_line(writer) == b"round 0\n"
                         began = time.monotonic()
                         while (past := time.monotonic() - began) < RUN_S / (turn + 1) or (
-                            past < SETTLE_S and any(len(known) < 2 for known in seen.values())
+                            past < SETTLE_S
+                            and (
+                                any(len(known) < 2 for known in seen.values())
+                                or not seen["retained-0"] - now["retained-0"]
+                            )
                         ):
                             time.sleep(0.3)
-                            for name, known in seen.items():
-                                known |= bases(broker.logs / name)
+                            now = {name: bases(broker.logs / name) for name in names}
+                            seen = {name: seen[name] | now[name] for name in names}
                         assert writer.poll() is None
                         broker.crash()
                     broker.start()

@@ -24,7 +24,6 @@ from support.command_runs import verified
 HERE = Path(__file__).resolve().parent
 TOPICS = HERE.parents[1] / "fixtures" / "make" / "Topics.java"
 RUN_S = 14
-SETTLE_S = 30
 LIMIT_S = 120
 
 SETTINGS: dict[str, str | int] = {
@@ -109,7 +108,11 @@ def test_a_broker_at_work(kafka: ModuleType, tmp_path: Path) -> None:
             read: dict[str, dict[int, bytes | None]] = {name: {} for name in ("transfers-0", "retained-0", "trimmed-0")}
             began = time.monotonic()
             runs = 0
-            while time.monotonic() - began < RUN_S:
+            while (past := time.monotonic() - began) < RUN_S or (
+                # A loaded machine needs longer for as many runs, and for what they have to meet.
+                past < LIMIT_S
+                and (runs < 5 or any(known <= bases(broker.partition(name)) for name, known in seen.items()))
+            ):
                 for options in ((), ("--live",)):
                     status, found = verified(broker.logs, options=options)
                     wrong = worse_than_info(found)
@@ -134,7 +137,7 @@ def test_a_broker_at_work(kafka: ModuleType, tmp_path: Path) -> None:
         assert {"index/padding", "timeindex/padding"} <= {finding["code"] for finding in found}
 
         broker.start()
-        end = time.monotonic() + SETTLE_S
+        end = time.monotonic() + LIMIT_S
         while (any(broker.logs.rglob("*.deleted")) or hangs(broker.logs)) and time.monotonic() < end:
             time.sleep(0.5)
         broker.stop()
