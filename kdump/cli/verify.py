@@ -191,16 +191,21 @@ def command(**chosen: Any) -> int:
         return _end(totals, problems, chosen, out)
 
 
-def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
-    """Compare copies. Returns the exit status."""
-    from kdump.replicas.compare import CompareOptions, ComparisonSummary, PartitionComparison, compare_logs
-    from kdump.replicas.findings import comparison_findings
-
+def _refuse_not_compared(chosen: dict[str, Any]) -> None:
+    """Raise UsageError for an option that a comparison would not heed."""
     given = click.get_current_context().get_parameter_source("master") is ParameterSource.COMMANDLINE
     refused = [name for name in NOT_COMPARED if chosen[name]] + ["master"] * given
     for name in refused + ["compacted"] * (chosen["compacted"] != "auto"):
         option = {"by_partition": "summary", "spark_settings": "spark_conf"}.get(name, name).replace("_", "-")
         raise click.UsageError(f"--compare checks nothing but copies in this machine's processes: leave out --{option}")
+
+
+def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
+    """Compare copies. Returns the exit status."""
+    from kdump.replicas.compare import CompareOptions, ComparisonSummary, PartitionComparison, compare_logs
+    from kdump.replicas.findings import comparison_findings
+
+    _refuse_not_compared(chosen)
     chosen = {**chosen, "master": None}
     started, problems = time.monotonic(), ProblemLog("compared")
     severities, summary = list[Severity](), ComparisonSummary()

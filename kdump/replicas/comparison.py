@@ -444,7 +444,8 @@ class _PairInStep:
             return
         if record.is_control or record.key is None:
             if not self._compacted or (not record.is_control and record.offset >= survey.reach):
-                self._has_unkeyed = True
+                # A log of records without keys is never cleaned; markers go with their transactions.
+                self._has_unkeyed = self._has_unkeyed or not record.is_control
                 if tallies:
                     self._missing[lacking].add(record.offset)
             return
@@ -515,8 +516,9 @@ class _PairInStep:
     def _judge_missing(self) -> None:
         """Records that a copy lacks where nothing shows a cleaner: later ones of their keys may explain them all."""
         missing = self._missing[0].count or self._missing[1].count
-        if missing and not (self._compacted or self._has_unkeyed or self._key_differences.keys):
-            self._reasons["cleaned"] = None
+        if missing and not (self._compacted or self._has_unkeyed):
+            if not self._key_differences.keys:
+                self._reasons["cleaned"] = None
             self._missing = OffsetTally(), OffsetTally()
 
 

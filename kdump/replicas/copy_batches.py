@@ -105,7 +105,7 @@ class CopyBatches:
                 self._add(number, item, limit)
             elif not (isinstance(item, ForeignBatch) or self._is_written(item, log)):
                 self.damage += damaged_ranges(log.path, item, active=log.preallocated)
-                self._pending = self._pending or not _is_preallocated(item, log)
+                self._pending = self._pending or not is_preallocated(item, log)
         state = walk.scanner.state()
         self.compacted = self.compacted or state.compacted
         self.transactional = self.transactional or state.transactional > 0
@@ -257,5 +257,6 @@ def _inside(chunk: BatchChunk, index: int, limit: int) -> _MessagesInside:
     return _MessagesInside(batch.last_offset, batch.last_offset, 1)
 
 
-def _is_preallocated(item: Item, log: LogFile) -> bool:
+def is_preallocated(item: Item, log: LogFile) -> bool:
+    """Whether bytes that are no batch are the zeros at the end of a preallocated file."""
     return isinstance(item, Tail) and item.reason is TailContent.ZEROS and log.preallocated

@@ -14,10 +14,11 @@ from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.log.compaction import checkpoint_context, is_compacted_log
 from kdump.log.log_slice import LogSlice
 from kdump.log.ranges import OffsetRange, united
+from kdump.replicas.copy_batches import is_preallocated
 from kdump.storage.copies import topic_id_of
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Partition
-from kdump.storage.walk import BatchChunk, ForeignBatch, Item, Tail, TailContent
+from kdump.storage.walk import BatchChunk, ForeignBatch
 
 _WIDTH: Final = len(BATCH_COLUMNS)
 _FIRST, _LAST, _COUNT, _EPOCH, _ATTRIBUTES = (
@@ -142,7 +143,7 @@ class _Survey:
                     self._add(item)
                     last = item.row(item.batches - 1)
                     self.end_position = number, last.position + last.size
-                elif not (isinstance(item, ForeignBatch) or _is_preallocated(item, log)):
+                elif not (isinstance(item, ForeignBatch) or is_preallocated(item, log)):
                     self._is_damaged = True
             self.transactional = self.transactional or walk.scanner.state().transactional > 0
 
@@ -203,10 +204,6 @@ def firsts_and_lasts(cells: memoryview, end_offset: int) -> tuple[list[int], lis
                 before = lasts[index - 1] + 1 if index else end_offset
                 firsts[index] = min(before, lasts[index])
     return firsts, lasts
-
-
-def _is_preallocated(item: Item, log: LogFile) -> bool:
-    return isinstance(item, Tail) and item.reason is TailContent.ZEROS and log.preallocated
 
 
 def _position_of(log: LogFile, offset: int, limit: int, stop: int | None) -> int | None:

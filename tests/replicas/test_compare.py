@@ -321,6 +321,17 @@ def test_the_text_and_one_copy_alone(tmp_path: Path) -> None:
     assert (ran.status, "no topic-partition has two copies" in ran.problems) == (3, True)
 
 
+@pytest.mark.parametrize("how", ["ABORT", "COMMIT"])
+def test_a_marker_that_only_one_copy_has_is_no_hole(how: str, tmp_path: Path) -> None:
+    """Nothing shows a cleaner where it removed whole batches, and markers go with their transactions."""
+    first = data(0, b"first", b"")
+    case = Case([first, *END], [first, WRITTEN, marker(3, how), data(4, K, V), *END[:-1], data(11, K, V)], {}, {})
+    case = case._replace(left=[first, *END[:-1], data(11, K, V)])
+    found = pair(*copies(tmp_path, case))
+    assert (found.verdict, found.because) == (UNDECIDED, ("cleaned",))
+    assert not list(comparison_findings(compared(tmp_path / "1", tmp_path / "2")[0]))
+
+
 def test_what_is_undecided_is_said_and_no_failure(tmp_path: Path) -> None:
     damaged = [*plain(6), bytes([*plain(7)[6][:-1], 0xFF]), *plain()[7:]]
     one, other = directory(tmp_path / "one", damaged), directory(tmp_path / "other", plain())
