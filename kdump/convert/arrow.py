@@ -90,7 +90,7 @@ def _is_warned(found: Finding) -> bool:
 
 def _holes(of: PreparedPartition) -> Iterator[DamagedRange]:
     """The offsets that are missing before the log is read."""
-    yield from (hole.damaged for hole in of.holes)
+    yield from of.holes
     for each in of.merged.missing:
         where = of.merged.replicas[0], 0, 0, "replica/missing", Severity.ERROR
         yield DamagedRange(*where, each.first_offset, each.last_offset)

@@ -2,18 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kdump.convert.preparation import PreparedPartition
 from kdump.convert.records.holes import KEPT_HOLES, Hole, PartHoles, joined_holes
 from kdump.convert.results import DamagedLog
 from kdump.log.compaction import is_compacted
-from kdump.log.ranges import OffsetRange, united, without
+from kdump.log.ranges import UNKNOWN_END, OffsetRange, united, without
 from kdump.replicas.merge import MissingRecords
 from kdump.verify.checks import segments
 from kdump.verify.findings import Finding, Severity, make_finding
-
-_ENDLESS: Final = 1 << 64
 
 
 class Missing(NamedTuple):
@@ -66,7 +64,7 @@ def _before(of: PreparedPartition) -> Iterator[Hole]:
     for each in of.merged.missing:
         yield Hole(each.first_offset, each.last_offset)
     for hole in of.holes:
-        yield Hole(hole.first, hole.last)
+        yield Hole(hole.offsets.start, hole.last_offset)
 
 
 def _end(of: PreparedPartition, parts: Sequence[PartHoles]) -> int:
@@ -140,7 +138,7 @@ def _united(found: Iterable[Hole]) -> Iterator[Hole]:
 
 
 def _stop(hole: Hole) -> int:
-    return _ENDLESS if hole.last is None else hole.last + 1
+    return UNKNOWN_END if hole.last is None else hole.last + 1
 
 
 def _records(found: Iterable[Hole], mark: int | None, *, exact: bool) -> Iterator[MissingRecords]:
@@ -173,11 +171,11 @@ def refuse_missing(missing: Missing, outcome: str) -> None:
 def not_damaged(missing: Iterable[MissingRecords], parts: Iterable[PartHoles]) -> Iterator[MissingRecords]:
     """What is missing, without the offsets of damaged bytes."""
     damaged = united(
-        OffsetRange(each.first, _ENDLESS if each.last is None else each.last + 1)
+        OffsetRange(each.first, UNKNOWN_END if each.last is None else each.last + 1)
         for each in joined_holes(parts)
         if each.damaged
     )
     for each in missing:
-        stop = _ENDLESS if each.last_offset is None else each.last_offset + 1
+        stop = UNKNOWN_END if each.last_offset is None else each.last_offset + 1
         for start, end in without([OffsetRange(each.first_offset, stop)], damaged):
-            yield each._replace(first_offset=start, last_offset=None if end == _ENDLESS else end - 1)
+            yield each._replace(first_offset=start, last_offset=None if end == UNKNOWN_END else end - 1)

@@ -14,7 +14,7 @@ from kdump.log.isolation import read_transactions
 from kdump.log.log_slice import SlicedPartition
 from kdump.log.swap_segments import SWAP_SUFFIX
 from kdump.log.transactions import last_stable_offset
-from kdump.replicas.batch_order import HoleOfOffsets, LeftOutBatch, unordered_findings
+from kdump.replicas.batch_order import LeftOutBatch, unordered_findings
 from kdump.replicas.findings import replica_findings
 from kdump.replicas.merge import MergedPartition, MergeOptions, ReplicaUse, merge_replicas
 from kdump.storage.discovery import Found
@@ -39,7 +39,7 @@ class PreparedPartition(NamedTuple):
     findings: tuple[Finding, ...]
     damage: tuple[DamagedRange, ...]
     left_out: tuple[LeftOutBatch, ...]
-    holes: tuple[HoleOfOffsets, ...] = ()
+    holes: tuple[DamagedRange, ...] = ()
 
 
 class PrepareOptions(NamedTuple):

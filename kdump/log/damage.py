@@ -7,7 +7,7 @@ from kdump.errors import SourceError
 from kdump.format.batch import HEADER, HEADER_SIZE, UP_TO_MAGIC, Batch
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import SUSPECTS
-from kdump.log.ranges import ByteRange, OffsetRange
+from kdump.log.ranges import UNKNOWN_END, ByteRange, OffsetRange
 from kdump.log.severity import Severity
 from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, Item, SearchLimit, ShrunkFile, Tail, TailContent
 
@@ -40,12 +40,12 @@ class Damage(NamedTuple):
 
 
 class DamagedRange(NamedTuple):
-    """Bytes of a log file that a read skipped.
+    """Bytes of a log file that a read skipped, or a place in it where offsets are missing.
 
     `code` is a finding code: batch/crc, batch/magic, batch/limit, gap/bytes, gap/unsearched, tail/torn …, and
     `severity` that of verify. `first_offset` to `last_offset` are the offsets that the bytes may have had, from the
-    batch before them to the one after them: None where that is not known, the last one also where no batch follows. Of
-    MISPLACED, which has no bytes, they are those that no record has.
+    batch before them to the one after them: None where that is not known, the last one also where no batch follows.
+    Without bytes, as of offset/gap and MISPLACED, they are those that no record has.
     """
 
     path: str
@@ -55,6 +55,11 @@ class DamagedRange(NamedTuple):
     severity: Severity = Severity.ERROR
     first_offset: int | None = None
     last_offset: int | None = None
+
+    @property
+    def offsets(self) -> OffsetRange:
+        """The offsets that the bytes may have had: from 0 on, or up to UNKNOWN_END, where an end is not known."""
+        return OffsetRange(self.first_offset or 0, UNKNOWN_END if self.last_offset is None else self.last_offset + 1)
 
     @property
     def is_padding(self) -> bool:

@@ -1,7 +1,7 @@
 """Ranges of bytes and of offsets. Lists of them are sorted and without overlap."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class ByteRange(NamedTuple):
@@ -16,6 +16,10 @@ class OffsetRange(NamedTuple):
 
     start: int
     stop: int
+
+
+UNKNOWN_END: Final = 1 << 64
+"""The stop of a range whose end is not known: above all offsets."""
 
 
 def united(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:

@@ -130,21 +130,12 @@ def unordered_findings(left_out: Iterable[LeftOutBatch]) -> Iterator[Finding]:
         yield UnorderedBatch(each.code, each.severity, *where, data=data)
 
 
-class HoleOfOffsets(NamedTuple):
+def missing_offsets(path: str, position: int, first: int, last: int | None) -> DamagedRange:
     """Offsets that no batch in order has, and where they would lie; `last` is None where no batch follows."""
-
-    first: int
-    last: int | None
-    path: str
-    position: int
-
-    @property
-    def damaged(self) -> DamagedRange:
-        """The place, with the offsets."""
-        return DamagedRange(self.path, self.position, 0, "offset/gap", Severity.ERROR, self.first, self.last)
+    return DamagedRange(path, position, 0, "offset/gap", Severity.ERROR, first, last)
 
 
-def holes_of(found: CopyBatches, left_out: Iterable[LeftOutBatch]) -> Iterator[HoleOfOffsets]:
+def holes_of(found: CopyBatches, left_out: Iterable[LeftOutBatch]) -> Iterator[DamagedRange]:
     """The offsets that are missing because of batches that are left out: where these lie, and what others claim."""
     numbers, several = {log.path: number for number, log in enumerate(found.logs)}, list(left_out)
     gone = sorted((numbers[each.path], each.position) for each in several)
@@ -156,7 +147,7 @@ def holes_of(found: CopyBatches, left_out: Iterable[LeftOutBatch]) -> Iterator[H
         at = bisect_left(gone, (found.file[start - 1], found.position[start - 1])) if start else 0
         first, last = found.last[start - 1] + 1 if start else log.base_offset, found.first[start] - 1
         if at < len(gone) and gone[at] < (found.file[start], position) and first is not None and first <= last:
-            yield HoleOfOffsets(first, last, log.path, position)
+            yield missing_offsets(log.path, position, first, last)
             places += gone[at : bisect_left(gone, (found.file[start], position))]
     end = (found.file[-1], found.position[-1]) if len(found) else (-1, -1)
     absent = [(each, list(absent_inside(each, found))) for each in several]
@@ -169,15 +160,15 @@ def holes_of(found: CopyBatches, left_out: Iterable[LeftOutBatch]) -> Iterator[H
     ]
     if after:
         first = found.last[-1] + 1 if len(found) else found.logs[0].base_offset or 0
-        yield HoleOfOffsets(first, None, after[0].path, after[0].position)
+        yield missing_offsets(after[0].path, after[0].position, first, None)
     for each, ranges in absent:
         for start, stop in ranges:
-            yield HoleOfOffsets(start, stop - 1, each.path, each.position)
+            yield missing_offsets(each.path, each.position, start, stop - 1)
         if each.unkept or not each.records:
             yield from _around(found, (numbers[each.path], each.position), each)
 
 
-def _around(found: CopyBatches, place: tuple[int, int], batch: LeftOutBatch) -> Iterator[HoleOfOffsets]:
+def _around(found: CopyBatches, place: tuple[int, int], batch: LeftOutBatch) -> Iterator[DamagedRange]:
     """The offsets that are missing around a neighbour that claims the same offsets: it may be the one that is wrong."""
     at = bisect_left(range(len(found)), place, key=lambda number: (found.file[number], found.position[number]))
     for number in (at - 1, at):
@@ -189,7 +180,7 @@ def _around(found: CopyBatches, place: tuple[int, int], batch: LeftOutBatch) -> 
             for before in (number - 1, number):
                 if 0 <= before < len(found) - 1 and found.last[before] + 1 < found.first[before + 1]:
                     first, last = found.last[before] + 1, found.first[before + 1] - 1
-                    yield HoleOfOffsets(first, last, batch.path, batch.position)
+                    yield missing_offsets(batch.path, batch.position, first, last)
 
 
 def absent_inside(batch: LeftOutBatch, found: CopyBatches) -> Iterator[OffsetRange]:
@@ -199,11 +190,11 @@ def absent_inside(batch: LeftOutBatch, found: CopyBatches) -> Iterator[OffsetRan
     return iter(common(batch.absent, [OffsetRange(low, end)]))
 
 
-def missing_findings(holes: Iterable[HoleOfOffsets]) -> Iterator[Finding]:
+def missing_findings(holes: Iterable[DamagedRange]) -> Iterator[Finding]:
     """A finding for each range of offsets that is missing because of batches that are left out."""
     for each in holes:
-        data: FindingData = {"last": each.last}
-        yield OffsetHole("offset/gap", Severity.ERROR, each.path, each.position, 0, each.first, data=data)
+        data: FindingData = {"last": each.last_offset}
+        yield OffsetHole(each.code, each.severity, each.path, each.position, each.length, each.first_offset, data=data)
 
 
 def _left_out(found: CopyBatches, number: int, code: str) -> LeftOutBatch:

@@ -4,7 +4,6 @@ import socket
 import warnings
 from typing import Final
 
-from kdump.convert.ranges.range_log import LostOffsets
 from kdump.errors import KdumpError, SourceError
 from kdump.format.naming import TopicPartition
 from kdump.log.damage import DamagedRange
@@ -38,9 +37,9 @@ class LossPolicy:
         self._fail = fail
         self._warned = False
 
-    def lost(self, each: LostOffsets) -> None:
+    def lost(self, each: DamagedRange) -> None:
         """Take offsets that no copy has."""
-        many = _offsets(OffsetRange(each.start, each.stop))
+        many = _offsets(each.offsets)
         self._take(f"{each.path}: at byte {each.position}: {each.code}: {many} of {self._name} cannot be read")
 
     def damaged(self, each: DamagedRange, offsets: OffsetRange, *, ends: bool) -> None:

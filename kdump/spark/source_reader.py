@@ -102,9 +102,8 @@ def read_range(
             policy.damaged(damage, OffsetRange(start, stop), ends=at_end)
 
     found = range_log(log, offsets, max_batch_bytes)
-    for damage, after in found.damage:
-        start = max(after, offsets.start)
-        first.damaged(damage, OffsetRange(start, offsets.stop), ends=True)
+    for damage in found.damage:
+        first.damaged(damage, OffsetRange(max(damage.offsets.start, offsets.start), offsets.stop), ends=True)
     for lost in found.lost:
         first.lost(lost)
     for batch in found.left_out:

@@ -143,7 +143,7 @@ def test_offsets_that_no_batch_has_are_lost_with_the_place_where_they_would_be(t
     (tmp_path / f"{0:020d}.log").write_bytes(first + second)
     (tmp_path / f"{9:020d}.log").write_bytes(build.batch([item], base_offset=9))
     found = range_log(known([tmp_path]), OffsetRange(0, 10))
-    assert [(each.start, each.stop, each.code, each.position) for each in found.lost] == [
+    assert [(*each.offsets, each.code, each.position) for each in found.lost] == [
         (1, 5, "offset/gap", len(first)),
         (6, 9, "segment/missing", len(first) + len(second)),
     ]

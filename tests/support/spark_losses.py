@@ -8,7 +8,6 @@ import warnings
 from pathlib import Path
 
 from kdump.convert.ranges.cutting import RangeOfLog
-from kdump.convert.ranges.range_log import LostOffsets
 from kdump.log.damage import DamagedRange
 from kdump.log.ranges import OffsetRange
 from kdump.replicas.batch_order import LeftOutBatch
@@ -31,9 +30,9 @@ class Losses(LossPolicy):
     def __init__(self, of: object, *, fail: bool) -> None:
         super().__init__(None, fail=False)
 
-    def lost(self, each: LostOffsets) -> None:
+    def lost(self, each: DamagedRange) -> None:
         super().lost(each)
-        self.missing.append((each.start, each.stop - 1, False))
+        self.missing.append((each.offsets.start, each.last_offset, False))
         self._add(each.code, Severity.ERROR)
 
     def damaged(self, each: DamagedRange, offsets: OffsetRange, *, ends: bool) -> None:

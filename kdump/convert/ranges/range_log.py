@@ -13,7 +13,8 @@ from kdump.log.header_pass import read_headers
 from kdump.log.log_files import base_offset_of
 from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition
 from kdump.log.ranges import OffsetRange, common, united, without
-from kdump.replicas.batch_order import HoleOfOffsets, LeftOutBatch, holes_of, ordered
+from kdump.log.severity import Severity
+from kdump.replicas.batch_order import LeftOutBatch, holes_of, ordered
 from kdump.replicas.copy_batches import CopyBatches, PositionRange
 from kdump.replicas.merge import MergedPartition, MergeOptions, merge_range, merge_replicas
 from kdump.replicas.replica_copy import CopyRange
@@ -23,35 +24,17 @@ from kdump.storage.partition import Partition, Segment
 from kdump.storage.walk import MAX_BATCH_BYTES
 
 
-class LostOffsets(NamedTuple):
-    """Offsets [start, stop) that no copy proves, or that are in doubt, and the code of the finding about them.
-
-    `path` and `position` say where they would lie: after the batch before them.
-    """
-
-    start: int
-    stop: int
-    code: str
-    path: str
-    position: int
-
-
-class DamageAt(NamedTuple):
-    """Bytes that are not a valid batch, and the offset after the last one before them."""
-
-    damage: DamagedRange
-    offset: int
-
-
 class RangeLog(NamedTuple):
     """The log of a range, ready to be read, and what is lost of it. Reading it finds damage inside of batches.
 
-    `left_out` are valid batches that lie there and contradict others about their offsets.
+    `lost` are offsets that no copy proves, or that are in doubt, and where they would lie: after the batch before them.
+    `damage` are bytes from the offset after the last batch before them on. `left_out` are valid batches that lie there
+    and contradict others about their offsets.
     """
 
     partition: SlicedPartition
-    lost: tuple[LostOffsets, ...] = ()
-    damage: tuple[DamageAt, ...] = ()
+    lost: tuple[DamagedRange, ...] = ()
+    damage: tuple[DamagedRange, ...] = ()
     left_out: tuple[LeftOutBatch, ...] = ()
 
 
@@ -113,17 +96,20 @@ def _whole(log: KnownLog, offsets: OffsetRange, max_batch_bytes: int) -> RangeLo
     copies = [copy.partition for copy in log.copies]
     merged, *_ = merge_replicas(copies, (offsets.start, offsets.stop), MergeOptions(max_batch_bytes=max_batch_bytes))
     found = ordered_log(merged.partition, max_batch_bytes)
-    damage = tuple(DamageAt(each, offsets.start) for each in found.damage)
+    damage = tuple(each._replace(first_offset=offsets.start) for each in found.damage)
     lost = (*_lost_of_copies(merged, offsets), *_lost_of_holes(found.holes, offsets))
     return RangeLog(found.partition, lost, damage, found.left_out)
 
 
-def _lost_of_holes(holes: Sequence[HoleOfOffsets], offsets: OffsetRange) -> Iterator[LostOffsets]:
+def _lost_of_holes(holes: Sequence[DamagedRange], offsets: OffsetRange) -> Iterator[DamagedRange]:
     for each in holes:
-        for start, stop in common(
-            [OffsetRange(each.first, (each.first if each.last is None else each.last) + 1)], [offsets]
-        ):
-            yield LostOffsets(start, stop, "offset/gap", each.path, each.position)
+        start = each.offsets.start
+        known = each.offsets if each.last_offset is not None else OffsetRange(start, start + 1)
+        yield from (_lost_range(part, each.code, each.path, each.position) for part in common([known], [offsets]))
+
+
+def _lost_range(offsets: OffsetRange, code: str, path: str, position: int) -> DamagedRange:
+    return DamagedRange(path, position, 0, code, Severity.ERROR, offsets.start, offsets.stop - 1)
 
 
 # ---- one copy
@@ -145,9 +131,7 @@ def _in_order(log: KnownLog, offsets: OffsetRange, partition: SlicedPartition, m
     ]
     known = HeaderPass(found.transactional, is_ordered=True, is_continuous=True, compacted=compacted)
     left_out = judged(order, max_batch_bytes)
-    holes = [
-        OffsetRange(each.first, each.last + 1) for each in holes_of(order.batches, left_out) if each.last is not None
-    ]
+    holes = [each.offsets for each in holes_of(order.batches, left_out) if each.last_offset is not None]
     lost = tuple(_lost(order.batches, offsets, united(holes), compacted=compacted))
     damage = tuple(_damage_in(found, offsets, ends=offsets.stop >= log.end))
     here = tuple(each for each in left_out if _lies_in(each, order.batches, log, offsets))
@@ -174,7 +158,7 @@ def _near(segments: Sequence[Segment], offsets: OffsetRange) -> Sequence[Segment
     return segments[max(numbers.start - 1, 0) : numbers.stop + 1]
 
 
-def _damage_in(found: CopyBatches, offsets: OffsetRange, *, ends: bool) -> Iterator[DamageAt]:
+def _damage_in(found: CopyBatches, offsets: OffsetRange, *, ends: bool) -> Iterator[DamagedRange]:
     """The damage at offsets of a range; `ends`: the log ends with it, and bytes after its last batch belong to it."""
     numbers = {log.path: number for number, log in enumerate(found.logs)}
     places = list(zip(found.file, found.position, strict=True))
@@ -183,25 +167,25 @@ def _damage_in(found: CopyBatches, offsets: OffsetRange, *, ends: bool) -> Itera
         start = found.last[after - 1] + 1 if after else 0
         stop = found.first[after] if after < len(found) else None
         if (start < offsets.stop or (ends and start == offsets.stop)) and (stop is None or stop > offsets.start):
-            yield DamageAt(each, start)
+            yield each._replace(first_offset=start)
 
 
 def _lost(
     found: CopyBatches, offsets: OffsetRange, holes: Sequence[OffsetRange], *, compacted: bool
-) -> Iterator[LostOffsets]:
+) -> Iterator[DamagedRange]:
     """The offsets that no batch has; of a compacted log those of `holes`, which are there for left out batches."""
     runs = list(found.intact(continuous=True))
     covered = united(OffsetRange(found.first[start], found.last[stop - 1] + 1) for start, stop in runs)
     gone = [] if compacted else without([offsets], covered)
-    for start, stop in united([*gone, *common(holes, [offsets])]):
-        before = next((number for number in range(len(found) - 1, -1, -1) if found.last[number] < start), None)
+    for each in united([*gone, *common(holes, [offsets])]):
+        before = next((number for number in range(len(found) - 1, -1, -1) if found.last[number] < each.start), None)
         after = None if before is None or before + 1 == len(found) else before + 1
         if before is None:
-            yield LostOffsets(start, stop, "segment/missing", found.logs[0].path, 0)
+            yield _lost_range(each, "segment/missing", found.logs[0].path, 0)
             continue
         log, position = found.logs[found.file[before]], found.position[before] + found.size[before]
         between = after is not None and found.file[after] != found.file[before]
-        yield LostOffsets(start, stop, "segment/missing" if between else "offset/gap", log.path, position)
+        yield _lost_range(each, "segment/missing" if between else "offset/gap", log.path, position)
 
 
 # ---- several copies
@@ -222,16 +206,16 @@ def _merged(log: KnownLog, parts: Sequence[Sequence[Extent]], offsets: OffsetRan
     return RangeLog(merged.partition, tuple(_lost_of_copies(merged, offsets)))
 
 
-def _lost_of_copies(merged: MergedPartition, offsets: OffsetRange) -> Iterator[LostOffsets]:
+def _lost_of_copies(merged: MergedPartition, offsets: OffsetRange) -> Iterator[DamagedRange]:
     for hole in merged.missing:
         stop = (hole.first_offset if hole.last_offset is None else hole.last_offset) + 1
         for each in common([OffsetRange(hole.first_offset, stop)], [offsets]):
-            yield LostOffsets(each.start, each.stop, "replica/missing", merged.replicas[0], 0)
+            yield _lost_range(each, "replica/missing", merged.replicas[0], 0)
         if hole.last_offset is None and hole.first_offset == offsets.stop:
-            yield LostOffsets(hole.first_offset, stop, "replica/missing", merged.replicas[0], 0)
+            yield _lost_range(OffsetRange(hole.first_offset, stop), "replica/missing", merged.replicas[0], 0)
     for two in merged.differing:
         for each in common([OffsetRange(two.first_offset, two.last_offset + 1)], [offsets]):
-            yield LostOffsets(each.start, each.stop, "replica/differs", two.left_out[0], 0)
+            yield _lost_range(each, "replica/differs", two.left_out[0], 0)
 
 
 def _copy_range(

@@ -8,11 +8,11 @@ from kdump.log.damage import DamagedRange
 from kdump.log.header_pass import missing_segment, read_headers
 from kdump.log.log_slice import HIGHEST, LOWEST, HeaderPass, LogSlice, MissingOffsets, SlicedPartition
 from kdump.replicas.batch_order import (
-    HoleOfOffsets,
     LeftOutBatch,
     OrderedBatches,
     holes_of,
     missing_findings,
+    missing_offsets,
     ordered,
     unordered_findings,
 )
@@ -35,14 +35,14 @@ class OrderedLog(NamedTuple):
     left_out: tuple[LeftOutBatch, ...] = ()
     damage: tuple[DamagedRange, ...] = ()
     findings: tuple[Finding, ...] = ()
-    holes: tuple[HoleOfOffsets, ...] = ()
+    holes: tuple[DamagedRange, ...] = ()
 
     @property
     def skipped(self) -> Iterator[DamagedRange]:
         """What the slices leave out, and the offsets that are missing for that."""
         yield from self.damage
         yield from (each.damaged for each in self.left_out)
-        yield from (each.damaged for each in self.holes)
+        yield from self.holes
 
 
 def ordered_log(partition: SlicedPartition, max_batch_bytes: int) -> OrderedLog:
@@ -78,12 +78,12 @@ def ordered_log(partition: SlicedPartition, max_batch_bytes: int) -> OrderedLog:
     holes = tuple(
         each
         for each in holes_of(order.batches, left_out)
-        if (stop is None or each.first < stop) and (first is None or each.last is None or each.last >= first)
+        if (stop is None or each.offsets.start < stop) and (first is None or each.offsets.stop > first)
     )
     findings = (*unordered_findings(left_out), *missing_findings(holes), *_asked(known, headers))
     if order.batches.ends_damaged and len(order.batches):
         last = found.damage[-1]
-        holes += (HoleOfOffsets(order.batches.last[-1] + 1, None, last.path, last.position),)
+        holes += (missing_offsets(last.path, last.position, order.batches.last[-1] + 1, None),)
     known = known._replace(slices=slices, headers=headers)
     return OrderedLog(known, left_out, tuple(found.damage), findings, holes)
 
