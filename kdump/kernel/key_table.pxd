@@ -59,6 +59,7 @@ cdef struct KeyTable:
 cdef void set_up(KeyTable *table, int64_t width, int64_t most) noexcept nogil
 cdef void clear(KeyTable *table) noexcept nogil
 cdef void release(KeyTable *table) noexcept nogil
+cdef void index_rows(KeyTable *table) noexcept nogil
 cdef int64_t *add_row(KeyTable *table, uint64_t hash) noexcept nogil
 cdef int64_t *add_sampled(KeyTable *table, uint64_t hash) noexcept nogil
 cdef int64_t *add_weighed(KeyTable *table, uint64_t hash) noexcept nogil

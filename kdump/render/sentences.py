@@ -253,6 +253,7 @@ _UNDECIDED: Final = {
     "out-of-order": "the offsets of a copy go back: kdump verify",
     "unreadable": "a copy cannot be read",
     "kafka-0.7": "a log of Kafka 0.7 is not compared",
+    "records": "the records of a batch with a right checksum cannot be read: kdump verify --deep",
     "changed": "a file changed whenever it was read",
 }
 

@@ -1,17 +1,21 @@
-"""The batches of a copy below an offset, one after another, as bytes and as records with what became of them."""
+"""The batches of a copy below an offset, one after another, as bytes and as hashes of their records."""
 
+import struct
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kdump.format.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from kdump.errors import SourceError
+from kdump.format.batch import CODEC_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL, Batch
+from kdump.kernel.record_hashes import HASH_COLUMNS, NO_KEY, TOMBSTONE, RecordHasher, siphash
 from kdump.kernel.records import RECORD_COLUMNS
+from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.kernel.transactions import COMMITTED, OPEN, UNDECIDED, Transactions
 from kdump.log.isolation import replay_log
 from kdump.log.log_slice import LogSlice, SlicedPartition, walk_of_slice
 from kdump.replicas.log_survey import LogSurvey, firsts_and_lasts
-from kdump.storage.records import open_in_pieces
+from kdump.storage.records import open_in_pieces, payload_of
 from kdump.storage.walk import BatchChunk
 
 _WIDTH: Final = len(BATCH_COLUMNS)
@@ -19,32 +23,18 @@ _RECORD_WIDTH: Final = len(RECORD_COLUMNS)
 _POSITION, _SIZE, _ATTRIBUTES, _PRODUCER = (
     BATCH_COLUMNS.index(name) for name in ("position", "size", "attributes", "producer_id")
 )
-_SAME: Final = CONTROL | LOG_APPEND_TIME | TRANSACTIONAL
+_MAGIC = BATCH_COLUMNS.index("magic")
+_RUN_BYTES: Final = 56 << 10
+"""The most bytes of batches that are hashed in one call: their records have room in a hasher."""
+_LEGACY: Final = struct.Struct("<qqii")
+_ROW: Final = struct.Struct(f"<{len(HASH_COLUMNS)}q")
+
+NO_HASH_KEY: Final = bytes(16)
+"""The key of the hashes where none is given."""
 
 
-class BatchFields(NamedTuple):
-    """What the log cleaner keeps of the header of a batch of magic 2; without the leader epoch."""
-
-    first: int
-    last: int
-    producer_id: int
-    producer_epoch: int
-    attributes: int
-
-
-class LogRecord(NamedTuple):
-    """A record of a copy. `outcome`: what became of it, a number of kdump.kernel.transactions.
-
-    `content` is equal for equal records: the timestamp, key, value, headers, sequence, and the header of the batch.
-    """
-
-    offset: int
-    key: bytes | None
-    is_tombstone: bool
-    is_control: bool
-    leader_epoch: int
-    outcome: int
-    content: tuple[object, ...]
+class UnreadableRecordsError(SourceError):
+    """The records of a batch with a right checksum cannot be read."""
 
 
 class Outcomes:
@@ -80,20 +70,34 @@ class _Block(NamedTuple):
     end: int
     attributes: list[int]
     producers: list[int]
+    alone: list[bool]
+    """Whether a batch is hashed by itself: a transaction decides about it, it is compressed, or of magic 0 or 1."""
 
 
 class BatchCursor:
     """Stands before a batch of the slices; `first` and `last` are its offsets, both None after the last one.
 
-    `stop`: only batches below this offset. `outcomes` is None where no batch is transactional. Raises SourceError.
+    Only batches and records with offsets in [start, stop). `outcomes` is None where no batch is transactional. `key` is
+    that of the hashes. Raises SourceError.
     """
 
-    def __init__(self, slices: Sequence[LogSlice], stop: int, outcomes: Outcomes | None, max_batch_bytes: int) -> None:
-        self._slices, self._stop, self._outcomes, self._limit = slices, stop, outcomes, max_batch_bytes
+    def __init__(
+        self,
+        slices: Sequence[LogSlice],
+        start: int,
+        stop: int,
+        outcomes: Outcomes | None,
+        max_batch_bytes: int,
+        key: bytes = NO_HASH_KEY,
+    ) -> None:
+        self._slices, self._start, self._stop = slices, start, stop
+        self._outcomes, self._limit, self._key = outcomes, max_batch_bytes, key
         self._blocks = self._all_blocks()
         self._block: _Block | None = None
         self._index = 0
         self._next_block()
+        while self.last is not None and self.last < start:
+            self.skip()
 
     def close(self) -> None:
         """Close the file."""
@@ -114,14 +118,22 @@ class BatchCursor:
                         count = bisect_left(firsts, self._stop)
                         positions, sizes = cells[_POSITION::_WIDTH].tolist(), cells[_SIZE::_WIDTH].tolist()
                         if count:
+                            attributes = cells[_ATTRIBUTES::_WIDTH].tolist()
+                            alone = [
+                                magic < 2
+                                or bool(each & CODEC_MASK)
+                                or each & (TRANSACTIONAL | CONTROL) == TRANSACTIONAL
+                                for magic, each in zip(cells[_MAGIC::_WIDTH].tolist(), attributes, strict=True)
+                            ]
                             yield _Block(
                                 item,
                                 firsts[:count],
                                 lasts[:count],
                                 positions[:count],
                                 positions[count - 1] + sizes[count - 1],
-                                cells[_ATTRIBUTES::_WIDTH].tolist(),
+                                attributes,
                                 cells[_PRODUCER::_WIDTH].tolist(),
+                                alone,
                             )
 
     def _next_block(self) -> None:
@@ -176,6 +188,16 @@ class BatchCursor:
             if block.attributes[at] & (TRANSACTIONAL | CONTROL) == TRANSACTIONAL
         ]
 
+    def offset_after(self, batches: int) -> int:
+        """The offset after so many batches, of those that were read."""
+        assert self._block is not None
+        return self._block.lasts[self._index + batches - 1] + 1
+
+    def batches_below(self, offset: int) -> int:
+        """How many of the batches that were read are below an offset."""
+        assert self._block is not None
+        return bisect_left(self._block.firsts, offset, self._index) - self._index
+
     def skip(self, batches: int = 1) -> None:
         """Go on after so many batches."""
         assert self._block is not None
@@ -183,33 +205,95 @@ class BatchCursor:
         if self._index >= len(self._block.firsts):
             self._next_block()
 
-    def records(self) -> Iterator[LogRecord]:
-        """The records of the batch. The cursor must not move before the last one was taken."""
+    def hasher(self, *, keys: bool = True, contents: bool = True) -> RecordHasher:
+        """What `hash_next` fills."""
+        return RecordHasher(self._key, self._start, self._stop, keys=keys, contents=contents)
+
+    def all_hashes(self, hasher: RecordHasher) -> Iterator[None]:
+        """Hash all records that come, piece by piece. Raises UnreadableRecordsError."""
+        while self.first is not None:
+            yield from self.hash_next(hasher)
+
+    def hash_next(self, hasher: RecordHasher, most: int | None = None) -> Iterator[None]:
+        """Hash the records of the next batches, piece by piece, and go on after them. Raises UnreadableRecordsError.
+
+        `most`: of at most so many batches.
+        """
+        run = self._run() if most is None else min(self._run(), most)
+        if run:
+            position = self._block.positions[self._index] if self._block is not None else 0
+            size = self._position_after(run) - position
+            assert self._block is not None
+            data = self._block.chunk.walk.bytes_at(position, size)
+            done, status = hasher.hash_batches(data, 0, COMMITTED)
+            if status:
+                raise self._unreadable()
+            if done == size:
+                self.skip(run)
+                yield
+                return
+        yield from self._hash_one(hasher)
+        self.skip()
+
+    def _run(self) -> int:
+        """How many of the next batches can be hashed in one call."""
+        block = self._block
+        assert block is not None
+        end, most = self._index, block.positions[self._index] + _RUN_BYTES
+        count = len(block.firsts)
+        while end < count and not block.alone[end] and block.positions[end] < most:
+            end += 1
+        if end > self._index and self._position_after(end - self._index) > most:
+            end -= 1
+        return end - self._index
+
+    def _position_after(self, batches: int) -> int:
+        block = self._block
+        assert block is not None
+        after = self._index + batches
+        return block.positions[after] if after < len(block.positions) else block.end
+
+    def _hash_one(self, hasher: RecordHasher) -> Iterator[None]:
         block, index = self._block, self._index
         assert block is not None
         batch = block.chunk.row(index)
-        opened = open_in_pieces(batch, block.chunk.body(batch), self._limit)
+        body = block.chunk.body(batch)
         outcome = COMMITTED
         if batch.transactional and not batch.control and self._outcomes is not None:
             outcome = self._outcomes.of(batch.producer_id, batch.position, batch.base_offset)
-        fields = None
-        if not batch.is_legacy:
-            attributes = batch.attributes & _SAME
-            fields = BatchFields(
-                batch.base_offset, batch.last_offset, batch.producer_id, batch.producer_epoch, attributes
-            )
+        if batch.is_legacy:
+            yield from self._hash_messages(batch, body, hasher)
+            return
+        payload, problem = payload_of(batch, body, self._limit)
+        if problem is not None:
+            raise self._unreadable()
+        at, left = 0, batch.count
+        while left:
+            at, left, status = hasher.hash_records(body[:HEADER_SIZE], payload, at, left, outcome)
+            if status:
+                raise self._unreadable()
+            yield
+
+    def _hash_messages(self, batch: Batch, body: memoryview, hasher: RecordHasher) -> Iterator[None]:
+        """Hash messages of magic 0 and 1; their hash has neither producer nor batch."""
+        opened = open_in_pieces(batch, body, self._limit)
         for piece in opened.pieces():
-            payload, cells = memoryview(piece.payload), piece.rows.tolist()
+            if piece.problem is not None:
+                raise self._unreadable()
+            payload, cells, rows = memoryview(piece.payload), piece.rows.tolist(), bytearray()
             for at in range(0, len(cells), _RECORD_WIDTH):
-                start, size, offset, timestamp, key_at, key_size, value_at, value_size = cells[at : at + 8]
-                key = None if key_size < 0 else bytes(payload[key_at : key_at + key_size])
-                rest = bytes(payload[value_at : start + size])
-                yield LogRecord(
-                    offset,
-                    key,
-                    value_size < 0,
-                    batch.control,
-                    batch.partition_leader_epoch,
-                    outcome,
-                    (timestamp, key, value_size, rest, batch.base_sequence, fields),
-                )
+                start, size, offset, timestamp, key_at, key_size, _, value_size = cells[at : at + 8]
+                if self._start <= offset < self._stop:
+                    fields = _LEGACY.pack(offset, timestamp, key_size, value_size)
+                    content = siphash(fields + bytes(payload[key_at : start + size]), self._key)
+                    key = siphash(payload[key_at : key_at + key_size], self._key) if key_size >= 0 else bytes(16)
+                    flags = TOMBSTONE * (value_size < 0) | NO_KEY * (key_size < 0)
+                    halves = struct.unpack("<4q", key + content)
+                    rows += _ROW.pack(offset, *halves, flags, NO_VALUE)
+            hasher.take(rows)
+            yield
+
+    def _unreadable(self) -> UnreadableRecordsError:
+        block = self._block
+        path = "" if block is None else block.chunk.walk.source.name
+        return UnreadableRecordsError(f"{path}: the records of the batch with offset {self.first} cannot be read")

@@ -4,30 +4,34 @@ Copies are healthy where they mean the same: each broker rolls its own segments 
 that both have, the record is the same. Where a log cleaner may have been, the last decided record of each key is the
 same, as of the end that both have.
 
-Memory is bounded: only keys with a record in one copy alone are kept, at most so many at a time; where they are more,
-both copies are read again for each part of them, by hash.
+Records are compared by their hashes. Memory is bounded: only keys are kept of which one copy alone had a record since
+the last record that both have, at most so many at a time; where they are more, both copies are read again for each part
+of the keys, by hash. For those that are left at the end, both copies are read once more.
 """
 
+import struct
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.broker.history import EpochRun
-from kdump.kernel.transactions import ABORTED, COMMITTED, OPEN, UNDECIDED
+from kdump.kernel.record_hashes import CONTROL, HASH_COLUMNS, NO_KEY, OUTCOME, KeyStates, RecordHasher
+from kdump.kernel.transactions import ABORTED, COMMITTED, UNDECIDED
 from kdump.log.ranges import OffsetRange
-from kdump.replicas.batch_cursor import BatchCursor, LogRecord, Outcomes
+from kdump.replicas.batch_cursor import NO_HASH_KEY, BatchCursor, Outcomes, UnreadableRecordsError
 from kdump.replicas.log_survey import LogSurvey
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields, FieldValue
 
-MOST_KEYS: Final = 1 << 19
-"""The keys that differ somewhere and are looked at in one pass; where they are more, each pass takes a part of them."""
+MOST_KEYS: Final = 3 << 20
+"""The keys that are kept in one pass, 48 bytes each; where they are more, each pass takes a part of them."""
 _MOST_RANGES: Final = 100
 _SINGLE: Final = 64
+_HASH_WIDTH: Final = len(HASH_COLUMNS)
+_OFFSET, _FLAGS = HASH_COLUMNS.index("offset"), HASH_COLUMNS.index("flags")
 
 
 class Verdict(StrEnum):
@@ -59,7 +63,7 @@ class OffsetTally:
 
 
 class DifferingKey(NamedTuple):
-    """A key by its hash (BLAKE2b, 16 bytes), and the offset of its last record in each copy, -1 for none."""
+    """A key by its hash (SipHash-2-4, 16 bytes), and the offset of its last record in each copy, -1 for none."""
 
     key_hash: str
     left: int
@@ -189,41 +193,39 @@ def _contradicted(one: tuple[EpochRun, ...], other: tuple[EpochRun, ...]) -> Ite
             yield run.first
 
 
-class _KeyStates:
-    """The last decided records of keys in both copies, of one part of the keys: those whose hash begins with bits."""
+class _Side:
+    """One copy of a pair: its batches, and those of its hashed records that come next."""
 
-    def __init__(self, bits: int, prefix: int) -> None:
-        self.bits, self.prefix = bits, prefix
-        self.last = dict[int, tuple[int, int, int]]()  # of left and right 2 * offset + tombstone; flags
+    def __init__(self, cursor: BatchCursor) -> None:
+        self.cursor, self.hasher = cursor, cursor.hasher()
+        self._pieces: Iterator[None] = iter(())
 
-    def add(self, key: bytes) -> None:
-        number = _hash(key)
-        if number >> (128 - self.bits) == self.prefix:
-            self.last.setdefault(number, (-1, -1, 0))
+    @property
+    def is_between_batches(self) -> bool:
+        """Whether all records of the batches before the cursor were taken."""
+        return self.hasher.at >= self.hasher.count and next(self._pieces, self) is self
 
-    def split(self) -> "_KeyStates":
-        """Leave half of the keys to another pass."""
-        other = _KeyStates(self.bits + 1, self.prefix * 2 + 1)
-        self.bits, self.prefix = self.bits + 1, self.prefix * 2
-        self.last = {key: state for key, state in self.last.items() if key >> (128 - self.bits) == self.prefix}
-        return other
-
-
-def _hash(key: bytes) -> int:
-    return int.from_bytes(blake2b(key, digest_size=16).digest())
-
-
-_UNKNOWN_LEFT, _UNKNOWN_RIGHT, _BEYOND_LEFT, _BEYOND_RIGHT = 1, 2, 4, 8
+    def refill(self) -> bool:
+        """Hash the next records, if all were taken; False at the end of the copy."""
+        hasher = self.hasher
+        while hasher.at >= hasher.count:
+            if next(self._pieces, self) is self:
+                if self.cursor.first is None:
+                    return False
+                self._pieces = self.cursor.hash_next(hasher)
+        return True
 
 
 class _PairInStep:
     def __init__(self, left: LogSurvey, right: LogSurvey, max_batch_bytes: int, most_keys: int) -> None:
         self._both, self._limit, self._most_keys = (left, right), max_batch_bytes, most_keys
+        self._hash_key = NO_HASH_KEY
         self._fork = fork_of(left.epochs, right.epochs)
         ends = (left.end_offset, right.end_offset)
         self._end = min(ends) if self._fork is None else min(*ends, self._fork)
         self._floor = max(left.start_offset, right.start_offset)
         self._compacted = left.compacted or right.compacted
+        self._is_listed = not self._compacted or bool(left.damage or right.damage)
         self._records, self._epochs, self._outcomes_differ = OffsetTally(), OffsetTally(), OffsetTally()
         self._missing = OffsetTally(), OffsetTally()
         self._has_unkeyed = False
@@ -244,7 +246,10 @@ class _PairInStep:
         if self._floor > self._end or (self._floor == self._end and left.end_offset != right.end_offset):
             self._reasons["no-common-offsets"] = None
         else:
-            self._compare()
+            try:
+                self._compare()
+            except UnreadableRecordsError:
+                return self.without_comparing("records")
         if self._fork is not None and self._is_committed() is None:
             self._reasons["no-high-watermark"] = None
         return self._concluded()
@@ -303,13 +308,15 @@ class _PairInStep:
         if left.transactional or right.transactional:
             self._outcomes = self._decide(left), self._decide(right)
             self._compare_open()
-        waiting, is_first = [_KeyStates(0, 0)], True
+        waiting, is_first = [(0, 0)], True
         while waiting:
-            states = waiting.pop()
-            self._pair(states, waiting, tallies=is_first)
+            states = KeyStates(self._most_keys, *waiting.pop())
+            self._pair(states, waiting, is_first=is_first)
             is_first = False
-            if states.last:
-                self._keys += len(states.last)
+            states.purge()
+            if len(states):
+                self._keys += len(states)
+                states.reset()
                 self._fill(states, 0)
                 self._fill(states, 1)
                 self._judge(states)
@@ -322,7 +329,7 @@ class _PairInStep:
         survey, outcomes = self._both[side], self._outcomes[side]
         # The slices are those of the outcomes, whose numbers they have.
         slices = survey.slices(survey.start_offset if outcomes is not None else start, stop, self._limit)
-        return BatchCursor(slices, stop, outcomes, self._limit)
+        return BatchCursor(slices, start, stop, outcomes, self._limit, self._hash_key)
 
     def _compare_open(self) -> None:
         """The transactions that are open in one copy alone, unless the other was cleaned above the common end."""
@@ -341,43 +348,47 @@ class _PairInStep:
 
     # ---- in step
 
-    def _pair(self, states: _KeyStates, waiting: list[_KeyStates], *, tallies: bool) -> None:
+    def _pair(self, states: KeyStates, waiting: list[tuple[int, int]], *, is_first: bool) -> None:
         with (
             closing(self._cursor(0, self._floor, self._end)) as a,
             closing(self._cursor(1, self._floor, self._end)) as b,
         ):
-            for cursor in (a, b):
-                while cursor.last is not None and cursor.last < self._floor:
-                    cursor.skip()
+            left, right = _Side(a), _Side(b)
             single = 0
-            own, theirs = list[LogRecord](), list[LogRecord]()  # in reverse order
             while True:
-                if not own and not theirs and a.first is not None and a.first == b.first:
+                if left.is_between_batches and right.is_between_batches and a.first is not None and a.first == b.first:
                     size = min(a.remaining_bytes, b.remaining_bytes)
                     same = 0
                     if not single and a.data(size) == b.data(size):
                         same = a.batches_in(size)
                     elif a.batch_bytes == b.batch_bytes and a.data(a.batch_bytes) == b.data(b.batch_bytes):
                         same, single = 1, single - 1 if single else _SINGLE
-                    if same:
-                        self._same(a, b, same, tallies=tallies)
-                        a.skip(same)
-                        b.skip(same)
+                    if same and self._same(left, right, same, states, is_first=is_first):
                         continue
                     single = _SINGLE
-                if not self._open_next(a, own, theirs, b, tallies=tallies):
-                    break
-                self._merge(own, theirs, a, b, states, tallies=tallies)
-                while len(states.last) > self._most_keys:
-                    waiting.append(states.split())
+                if not (left.refill() | right.refill()):
+                    return
+                self._merge(states, left.hasher, right.hasher, waiting, is_first=is_first)
 
-    def _same(self, a: BatchCursor, b: BatchCursor, batches: int, *, tallies: bool) -> None:
-        """Batches with the same bytes: what became of them can differ all the same."""
-        if not tallies:
-            return
-        self._batches += batches
-        for (offset, outcome), (_, other) in zip(a.transactional(batches), b.transactional(batches), strict=True):
-            self._compare_outcomes(offset, outcome, other)
+    def _same(self, left: _Side, right: _Side, batches: int, states: KeyStates, *, is_first: bool) -> bool:
+        """Batches with the same bytes: what became of them can differ all the same. False: they have to be hashed."""
+        a, b = left.cursor, right.cursor
+        outcomes = list(zip(a.transactional(batches), b.transactional(batches), strict=True))
+        if len(states):
+            if outcomes:
+                return False
+            goal = a.offset_after(batches)
+            while a.first is not None and a.first < goal:
+                for _ in a.hash_next(left.hasher, a.batches_below(goal)):
+                    states.settle(left.hasher)
+        else:
+            a.skip(batches)
+        b.skip(batches)
+        if is_first:
+            self._batches += batches
+            for (offset, outcome), (_, other) in outcomes:
+                self._compare_outcomes(offset, outcome, other)
+        return True
 
     def _compare_outcomes(self, offset: int, outcome: int, other: int) -> None:
         if {outcome, other} == {COMMITTED, ABORTED}:
@@ -385,132 +396,102 @@ class _PairInStep:
         elif UNDECIDED in (outcome, other) and outcome != other:
             self._reasons["damage"] = None
 
-    def _open_next(
-        self, a: BatchCursor, own: list[LogRecord], theirs: list[LogRecord], b: BatchCursor, *, tallies: bool
-    ) -> bool:
-        """Open the batches that come next: of a copy whose records are used up, or which may come before the others."""
-        opened = False
-        for cursor, records, others, other in ((a, own, theirs, b), (b, theirs, own, a)):
-            if records or cursor.first is None:
-                continue
-            bound = others[0].offset if others else other.last
-            if bound is None or cursor.first <= bound:
-                records.extend(each for each in cursor.records() if self._floor <= each.offset < self._end)
-                records.reverse()
-                cursor.skip()
-                self._batches += tallies
-                opened = True
-        return opened or bool(own or theirs)
-
     def _merge(
         self,
-        own: list[LogRecord],
-        theirs: list[LogRecord],
-        a: BatchCursor,
-        b: BatchCursor,
-        states: _KeyStates,
+        states: KeyStates,
+        left: RecordHasher,
+        right: RecordHasher,
+        waiting: list[tuple[int, int]],
         *,
-        tallies: bool,
+        is_first: bool,
     ) -> None:
-        """Compare the records up to the first batch that is not open."""
-        while own or theirs:
-            if own and theirs and own[-1].offset == theirs[-1].offset:
-                self._both_have(own.pop(), theirs.pop(), tallies=tallies)
-            elif own and (not theirs or own[-1].offset < theirs[-1].offset):
-                if not theirs and b.first is not None and b.first <= own[-1].offset:
-                    return
-                self._one_has(own.pop(), 1, states, tallies=tallies)
-            else:
-                if not own and a.first is not None and a.first <= theirs[-1].offset:
-                    return
-                self._one_has(theirs.pop(), 0, states, tallies=tallies)
+        """Compare records of both copies up to where those of one that are hashed end."""
+        found = states.merge(left, right, listed=self._is_listed, states=True)
+        compared, records, epochs, outcomes, alone_left, alone_right, full = found
+        if is_first:
+            self._compared += compared
+            for offset in records:
+                self._records.add(offset)
+            for offset in epochs:
+                self._epochs.add(offset)
+            for each in outcomes:
+                self._compare_outcomes(*each)
+        for hasher, alone, lacking in ((left, alone_left, 1), (right, alone_right, 0)):
+            for index in alone:
+                self._one_has(states, hasher, index, lacking, waiting, is_first=is_first)
+        if full:
+            self._make_room(states, waiting)
 
-    def _both_have(self, one: LogRecord, other: LogRecord, *, tallies: bool) -> None:
-        if not tallies:
-            return
-        self._compared += 1
-        if one.content != other.content:
-            self._records.add(one.offset)
-        elif one.leader_epoch != other.leader_epoch:
-            self._epochs.add(one.offset)
-        elif not one.is_control:
-            self._compare_outcomes(one.offset, one.outcome, other.outcome)
+    def _make_room(self, states: KeyStates, waiting: list[tuple[int, int]]) -> None:
+        states.purge()
+        while len(states) > self._most_keys // 2:
+            waiting.append(states.split())
 
-    def _one_has(self, record: LogRecord, lacking: int, states: _KeyStates, *, tallies: bool) -> None:
+    def _one_has(
+        self,
+        states: KeyStates,
+        hasher: RecordHasher,
+        index: int,
+        lacking: int,
+        waiting: list[tuple[int, int]],
+        *,
+        is_first: bool,
+    ) -> None:
         """A record that one copy has alone; `lacking` is the number of the other."""
-        survey = self._both[lacking]
-        if any(each.start <= record.offset < each.stop for each in survey.damage):
+        survey, row = self._both[lacking], index * _HASH_WIDTH
+        offset, flags = hasher.rows[row + _OFFSET], hasher.rows[row + _FLAGS]
+        if any(each.start <= offset < each.stop for each in survey.damage):
             self._reasons["damage"] = None
             return
-        if record.is_control or record.key is None:
-            if not self._compacted or (not record.is_control and record.offset >= survey.reach):
+        if flags & (CONTROL | NO_KEY):
+            if not self._compacted or (not flags & CONTROL and offset >= survey.reach):
                 # A log of records without keys is never cleaned; markers go with their transactions.
-                self._has_unkeyed = self._has_unkeyed or not record.is_control
-                if tallies:
-                    self._missing[lacking].add(record.offset)
+                self._has_unkeyed = self._has_unkeyed or not flags & CONTROL
+                if is_first:
+                    self._missing[lacking].add(offset)
             return
-        if not self._compacted and tallies:
-            self._missing[lacking].add(record.offset)
-        if record.outcome != ABORTED:
-            states.add(record.key)
+        if not self._compacted and is_first:
+            self._missing[lacking].add(offset)
+        if flags >> OUTCOME != ABORTED:
+            while not states.add(hasher, index, 1 - lacking):
+                self._make_room(states, waiting)
 
     # ---- the last record of each key
 
-    def _fill(self, states: _KeyStates, side: int) -> None:
-        survey, last = self._both[side], states.last
-        unknown, beyond = (_UNKNOWN_LEFT, _BEYOND_LEFT) if side == 0 else (_UNKNOWN_RIGHT, _BEYOND_RIGHT)
-        for record in self._data(side, self._floor, self._end):
-            number = _hash(record.key or b"")
-            state = last.get(number)
-            if state is None or record.outcome in (ABORTED, OPEN):
-                continue
-            if record.outcome == UNDECIDED:
-                last[number] = (state[0], state[1], state[2] | unknown)
-                continue
-            now = 2 * record.offset + record.is_tombstone
-            last[number] = (now, state[1], state[2]) if side == 0 else (state[0], now, state[2])
-        if survey.reach > self._end:
-            self._note_beyond(states, side, beyond)
-
-    def _note_beyond(self, states: _KeyStates, side: int, flag: int) -> None:
-        """Note the keys that a copy has at or above the common end: these explain what its cleaner removed below."""
+    def _fill(self, states: KeyStates, side: int) -> None:
         survey = self._both[side]
-        slices = survey.slices(self._end, survey.end_offset, self._limit)
-        with closing(BatchCursor(slices, survey.end_offset, None, self._limit)) as cursor:
-            for record in _records(cursor, self._end, survey.end_offset):
-                state = states.last.get(_hash(record.key or b""))
-                if state is not None:
-                    states.last[_hash(record.key or b"")] = (state[0], state[1], state[2] | flag)
+        with closing(self._cursor(side, self._floor, self._end)) as cursor:
+            hasher = cursor.hasher(contents=False)
+            for _ in cursor.all_hashes(hasher):
+                states.fill(hasher, side)
+        if survey.reach > self._end:
+            # Keys that a copy has at or above the common end explain what its cleaner removed below.
+            slices = survey.slices(self._end, survey.end_offset, self._limit)
+            with closing(
+                BatchCursor(slices, self._end, survey.end_offset, None, self._limit, self._hash_key)
+            ) as cursor:
+                hasher = cursor.hasher(contents=False)
+                for _ in cursor.all_hashes(hasher):
+                    states.note_beyond(hasher, side)
 
-    def _data(self, side: int, start: int, stop: int) -> Iterator[LogRecord]:
-        with closing(self._cursor(side, start, stop)) as cursor:
-            yield from _records(cursor, start, stop)
-
-    def _judge(self, states: _KeyStates) -> None:
-        counts, samples = [0, 0, 0, 0], list(self._key_differences.offsets)
-        for number, (left, right, flags) in states.last.items():
-            a, b = (-1 if state < 0 or state & 1 else state >> 1 for state in (left, right))
-            if a == b:
-                continue
-            lacking = 1 if left > right else 0
-            survey, low = self._both[lacking], min(left, right) >> 1
-            if flags & (_BEYOND_RIGHT if lacking else _BEYOND_LEFT):
-                continue
-            is_damaged = any(each.stop > low for one in self._both for each in one.damage)
-            if survey.reach > self._end or flags & (_UNKNOWN_LEFT | _UNKNOWN_RIGHT) or is_damaged:
-                self._undecided_keys += 1
-                self._reasons["reach" if survey.reach > self._end else "damage"] = None
-                continue
-            counts[(0 if b < 0 else 1 if a < 0 else 2 if a < b else 3)] += 1
-            samples.append(DifferingKey(f"{number:032x}", a, b))
-        samples.sort(key=lambda sample: max(sample.left, sample.right))
+    def _judge(self, states: KeyStates) -> None:
+        damage_stop = max((each.stop for one in self._both for each in one.damage), default=-1)
+        late = [each.reach > self._end for each in self._both]
+        counts, too_late, unknown, samples = states.judge(late[0], late[1], damage_stop, _MOST_RANGES)
+        self._undecided_keys += too_late + unknown
+        self._reasons.update(dict.fromkeys(["reach"] * bool(too_late) + ["damage"] * bool(unknown)))
         before = self._key_differences
+        offsets = [
+            *before.offsets,
+            *(DifferingKey(struct.pack("<2Q", high, low).hex(), a, b) for _, a, b, high, low in samples),
+        ]
+        offsets.sort(key=lambda sample: max(sample.left, sample.right))
         self._key_differences = KeyDifferences(
             before.only_left + counts[0],
             before.only_right + counts[1],
             before.older_left + counts[2],
             before.older_right + counts[3],
-            tuple(samples[:_MOST_RANGES]),
+            tuple(offsets[:_MOST_RANGES]),
         )
 
     def _judge_missing(self) -> None:
@@ -520,13 +501,3 @@ class _PairInStep:
             if not self._key_differences.keys:
                 self._reasons["cleaned"] = None
             self._missing = OffsetTally(), OffsetTally()
-
-
-def _records(cursor: BatchCursor, start: int, stop: int) -> Iterator[LogRecord]:
-    """The data records with a key in a range of offsets."""
-    while cursor.first is not None:
-        if cursor.last is not None and cursor.last >= start:
-            for record in cursor.records():
-                if record.key is not None and not record.is_control and start <= record.offset < stop:
-                    yield record
-        cursor.skip()

@@ -11,13 +11,16 @@ from typing import Any, NamedTuple
 import pytest
 
 import kdump
+from kdump.kernel.record_hashes import siphash
+from kdump.kernel.records import RECORD_COLUMNS, decode
 from kdump.replicas.compare import CompareOptions, PartitionComparison, compare_logs
 from kdump.replicas.comparison import ReplicaComparison, Verdict
 from kdump.replicas.findings import comparison_findings
 from support import build, finding_rules
 from support.command_runs import run_inside
 from support.directories import OTHER_TOPIC_ID, metadata
-from support.laws import examples
+from support.laws import SEED, examples
+from support.plain_cleaner import Written, cleaned
 from support.replica_cluster import Cluster, written
 
 AGREE, DIVERGED, UNDECIDED = Verdict.AGREE, Verdict.DIVERGED, Verdict.UNDECIDED
@@ -213,9 +216,10 @@ def test_the_majority_says_which_copy_is_stale(tmp_path: Path) -> None:
     assert compared(*three[:2])[0].stale is None
 
 
+@pytest.mark.laws
 def test_any_record_that_was_changed_under_a_right_checksum_is_located(tmp_path: Path) -> None:
-    choose = random.Random(29)
-    for trial in range(examples(100)):
+    for trial in range(examples(500)):
+        choose = random.Random(100_000 * SEED + trial)
         count = choose.randrange(2, 12)
         batches, at = list[list[build.Record]](), 0
         for _ in range(count):
@@ -240,6 +244,111 @@ def test_any_record_that_was_changed_under_a_right_checksum_is_located(tmp_path:
         one = directory(place / "1", logs[0], choose.randrange(1, 5))
         found = pair(one, directory(place / "2", logs[1], choose.randrange(1, 5)))
         assert (found.differs.records.count, found.differs.records.first) == (1, number), trial
+
+
+class CleanedLog(NamedTuple):
+    """What producers wrote, and what a log cleaner left of it in each of two copies."""
+
+    whole: dict[int, build.Record]
+    cleaned: tuple[list[bytes], list[bytes]]
+    reach: tuple[int, int]
+
+
+def cleaned_log(choose: random.Random) -> CleanedLog:
+    log, end = list[Written](), 0
+    for _ in range(choose.randrange(5, 25)):
+        records = tuple(
+            build.record(b"k%d" % choose.randrange(9), choose.choice([None, b"v%d" % (end + number)]), timestamp=9)
+            for number in range(choose.randrange(1, 5))
+        )
+        log.append(Written(end, records))
+        end += len(records)
+    whole = {each.first + number: record for each in log for number, record in enumerate(each.records)}
+    reach = choose.randrange(end), choose.randrange(end)
+    copies = [cleaned(log, stop, without_tombstones=choose.random() < 0.5) for stop in reach]
+    last = build.batch([build.record(b"end", b"")], base_offset=end)
+    return CleanedLog(whole, ([*copies[0], last], [*copies[1], last]), reach)
+
+
+def written_copies(place: Path, log: CleanedLog, choose: random.Random) -> tuple[Path, Path]:
+    one, other = (
+        directory(
+            place / str(number),
+            batches,
+            choose.randrange(1, 9),
+            checkpoints={"cleaner-offset-checkpoint": max(reach, 1)},
+        )
+        for number, (batches, reach) in enumerate(zip(log.cleaned, log.reach, strict=True))
+    )
+    return one, other
+
+
+@pytest.mark.laws
+def test_cleaned_copies_agree_whatever_their_segments_the_order_of_paths_and_the_memory(tmp_path: Path) -> None:
+    for trial in range(examples(100)):
+        choose = random.Random(100_000 * SEED + trial)
+        one, other = written_copies(tmp_path / str(trial), cleaned_log(choose), choose)
+        found = pair(one, other)
+        assert (found.verdict, found.because) == (AGREE, ()), trial
+        assert pair(other, one) == found
+        few = pair(one, other, most_keys=choose.randrange(1, 5))
+        assert few._replace(keys=0) == found._replace(keys=0)
+
+
+@pytest.mark.laws
+def test_the_last_record_of_a_key_that_a_cleaned_copy_lost_is_located(tmp_path: Path) -> None:
+    for trial in range(examples(100)):
+        choose = random.Random(100_000 * SEED + trial)
+        log = cleaned_log(choose)
+        last = {record.key: offset for offset, record in log.whole.items()}
+        live = [offset for offset in last.values() if log.whole[offset].value is not None]
+        if not live:
+            continue
+        lost, side = choose.choice(live), choose.randrange(2)
+        records = {**log.whole, max(log.whole) + 1: build.record(b"end", b"")}
+        batches = [each for each in log.cleaned[side] if offsets_of(each) != [lost]]
+        for number, each in enumerate(batches):
+            if lost in offsets_of(each):
+                first, span = int.from_bytes(each[:8]), int.from_bytes(each[23:27])
+                kept = [records[offset]._replace(offset=offset) for offset in offsets_of(each) if offset != lost]
+                batches[number] = build.batch(kept, base_offset=first, last_offset_delta=span)
+        copies_of = [*log.cleaned]
+        copies_of[side] = batches
+        log = log._replace(cleaned=(copies_of[0], copies_of[1]), reach=(max(records), max(records)))
+        one, other = written_copies(tmp_path / str(trial), log, choose)
+        for most_keys in (2, 1000):
+            found = pair(one, other, most_keys=most_keys)
+            assert (found.verdict, found.differs.keys.keys) == (DIVERGED, 1), trial
+            (key,) = found.differs.keys.offsets
+            assert (key.right, key.left)[side] == lost > (key.left, key.right)[side]
+            assert key.key_hash == siphash(log.whole[lost].key or b"", bytes(16)).hex()
+        assert not any(found.differs[number].count for number in (2, 3, 4))
+
+
+def offsets_of(batch: bytes) -> list[int]:
+    """The offsets of the records of an uncompressed batch."""
+    rows = memoryview(decode(batch[61:], int.from_bytes(batch[57:61]), int.from_bytes(batch[:8]), 0)[0]).cast("q")
+    return rows[RECORD_COLUMNS.index("offset") :: len(RECORD_COLUMNS)].tolist()
+
+
+def test_two_processes_give_the_same_answer(tmp_path: Path) -> None:
+    for number, name in enumerate(HEALTHY | DIVERGENT):
+        case = HEALTHY.get(name) or DIVERGENT[name][0]
+        for side, batches in enumerate((case.left, case.right)):
+            place = directory(tmp_path / str(side) / str(number), batches)
+            (place / "t-0").rename(tmp_path / str(side) / f"t-{number}")
+    one, two = (
+        run_inside(tmp_path, "verify", "--compare", "--format", "json", "--jobs", jobs, "0", "1").lines[:-1]
+        for jobs in "12"
+    )
+    assert (one, len(one) > 20) == (two, True)
+
+
+def test_records_that_cannot_be_read_are_no_divergence(tmp_path: Path) -> None:
+    torn = build.batch([build.record(b"k1", b"v")], base_offset=5, payload=b"\xff" * 30, count=1)
+    one, other = copies(tmp_path, Case(plain(), [*plain(5), torn, *plain()[6:]]))
+    found = pair(one, other)
+    assert (found.verdict, found.because) == (UNDECIDED, ("records",))
 
 
 def test_copies_of_a_cluster_with_clean_elections_agree(tmp_path: Path) -> None:

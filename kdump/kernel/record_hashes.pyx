@@ -1,0 +1,528 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=False, auto_pickle=False, emit_code_comments=False
+"""Hashes the records of batches, and compares those of two copies in step; see record_hashes.pyi.
+
+SipHash-2-4 with 128 bits of output (Aumasson, Bernstein: SipHash: a fast short-input PRF, 2012) is here and comes from
+no library: hashlib has no call for many short texts, and a call for each record takes longer than the hash of it. The
+tests have the vectors that its authors published.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memmove, memset
+
+from kdump.kernel.cursor cimport Fields, next_record
+from kdump.kernel.key_table cimport KeyTable, add_row, first_slot, index_rows, release, set_up
+from kdump.kernel.layout cimport (
+    ATTRIBUTES_AT, BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CODEC_MASK, CONTROL_FLAG, HEADER, LEADER_EPOCH_AT,
+    LOG_APPEND_TIME, MAGIC_AT, MAX_TIMESTAMP_AT, PRODUCER_EPOCH_AT, PRODUCER_ID_AT, RECORDS_COUNT_AT,
+    TRANSACTIONAL_FLAG, attributes_of, be16, be32, be64, last_offset_of, total_of,
+)
+from kdump.kernel.transactions cimport D_ABORTED, D_COMMITTED, D_UNDECIDED
+
+HASH_COLUMNS = ("offset", "key_high", "key_low", "high", "low", "flags", "leader_epoch")
+cdef enum:
+    H_OFFSET = 0
+    H_KEY_HIGH
+    H_KEY_LOW
+    H_HIGH
+    H_LOW
+    H_FLAGS
+    H_EPOCH
+    HASH_WIDTH
+    TOMBSTONE_BIT = 1
+    NO_KEY_BIT = 2
+    CONTROL_BIT = 4
+    OUTCOME_SHIFT = 4
+    SMALLEST_RECORD = 7   # seven fields of a byte each
+    KEPT_ATTRIBUTES = LOG_APPEND_TIME | TRANSACTIONAL_FLAG | CONTROL_FLAG
+    # A row of a key: the last record of each copy as 2 * offset + tombstone, -1: none.
+    S_HIGH = 0
+    S_LOW
+    S_LEFT
+    S_RIGHT
+    S_FLAGS
+    STATE_WIDTH
+    UNKNOWN_LEFT = 1
+    UNKNOWN_RIGHT = 2
+    BEYOND_LEFT = 4
+    BEYOND_RIGHT = 8
+TOMBSTONE, NO_KEY, CONTROL, OUTCOME = TOMBSTONE_BIT, NO_KEY_BIT, CONTROL_BIT, OUTCOME_SHIFT
+assert len(HASH_COLUMNS) == HASH_WIDTH
+
+
+# ---- SipHash-2-4
+
+cdef struct Sip:
+    uint64_t v0
+    uint64_t v1
+    uint64_t v2
+    uint64_t v3
+
+
+cdef inline uint64_t rotated(uint64_t x, int bits) noexcept nogil:
+    return x << bits | x >> (64 - bits)
+
+
+cdef inline void sip_round(Sip *s) noexcept nogil:
+    s.v0 += s.v1
+    s.v1 = rotated(s.v1, 13)
+    s.v1 ^= s.v0
+    s.v0 = rotated(s.v0, 32)
+    s.v2 += s.v3
+    s.v3 = rotated(s.v3, 16)
+    s.v3 ^= s.v2
+    s.v0 += s.v3
+    s.v3 = rotated(s.v3, 21)
+    s.v3 ^= s.v0
+    s.v2 += s.v1
+    s.v1 = rotated(s.v1, 17)
+    s.v1 ^= s.v2
+    s.v2 = rotated(s.v2, 32)
+
+
+cdef inline void sip_begin(Sip *s, uint64_t low, uint64_t high) noexcept nogil:
+    s.v0 = low ^ <uint64_t> 0x736f6d6570736575U
+    s.v1 = high ^ <uint64_t> 0x646f72616e646f6dU ^ 0xee
+    s.v2 = low ^ <uint64_t> 0x6c7967656e657261U
+    s.v3 = high ^ <uint64_t> 0x7465646279746573U
+
+
+cdef inline void sip_word(Sip *s, uint64_t word) noexcept nogil:
+    s.v3 ^= word
+    sip_round(s)
+    sip_round(s)
+    s.v0 ^= word
+
+
+cdef inline void sip_end(Sip s, const uint8_t *p, int64_t size, int64_t before, int64_t *high,
+                         int64_t *low) noexcept nogil:
+    """Hash the last bytes of a text of which a whole number of words, `before` bytes, was hashed."""
+    cdef uint64_t word, last = <uint64_t> ((before + size) & 0xff) << 56
+    cdef int64_t i, left = size & 7
+    cdef const uint8_t *end = p + size - left
+    while p < end:
+        memcpy(&word, p, 8)
+        sip_word(&s, word)
+        p += 8
+    for i in range(left):
+        last |= <uint64_t> p[i] << (8 * i)
+    sip_word(&s, last)
+    s.v2 ^= 0xee
+    sip_round(&s)
+    sip_round(&s)
+    sip_round(&s)
+    sip_round(&s)
+    high[0] = <int64_t> (s.v0 ^ s.v1 ^ s.v2 ^ s.v3)
+    s.v1 ^= 0xdd
+    sip_round(&s)
+    sip_round(&s)
+    sip_round(&s)
+    sip_round(&s)
+    low[0] = <int64_t> (s.v0 ^ s.v1 ^ s.v2 ^ s.v3)
+
+
+cdef void words_of(bytes key, uint64_t *words) except *:
+    if len(key) != 16:
+        raise ValueError("a key of 16 bytes")
+    memcpy(words, <const char *> key, 16)
+
+
+def siphash(data, bytes key):
+    cdef Py_buffer view
+    cdef uint64_t words[2]
+    cdef int64_t result[2]
+    cdef Sip s
+    words_of(key, words)
+    sip_begin(&s, words[0], words[1])
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        sip_end(s, <const uint8_t *> view.buf, view.len, 0, &result[0], &result[1])
+    finally:
+        PyBuffer_Release(&view)
+    return (<const char *> result)[:16]
+
+
+# ---- rows of hashes
+
+@cython.final
+cdef class RecordHasher:
+    cdef public object rows
+    cdef readonly int64_t count
+    cdef public int64_t at
+    cdef Sip _begin
+    cdef int64_t _first, _stop, _capacity
+    cdef bint _keys, _contents
+    cdef int64_t *_cells
+    cdef Py_buffer _view
+
+    def __cinit__(self, bytes key, int64_t first, int64_t stop, *, bint keys=True, bint contents=True,
+                  int64_t capacity=8192):
+        cdef uint64_t words[2]
+        if not 1 <= capacity <= 1 << 20:
+            raise ValueError("capacity")
+        words_of(key, words)
+        sip_begin(&self._begin, words[0], words[1])
+        self._first = first
+        self._stop = stop
+        self._keys = keys
+        self._contents = contents
+        self._capacity = capacity
+        buffer = bytearray(capacity * HASH_WIDTH * 8)
+        PyObject_GetBuffer(buffer, &self._view, PyBUF_SIMPLE)
+        self._cells = <int64_t *> self._view.buf
+        self.rows = memoryview(buffer).cast("q")
+        self.count = self.at = 0
+
+    def __dealloc__(self):
+        if self._cells != NULL:
+            PyBuffer_Release(&self._view)
+
+    cdef const uint8_t *_hash(self, const uint8_t *head, const uint8_t *p, const uint8_t *end, int64_t *left,
+                              int outcome, int *status) noexcept nogil:
+        """Add the rows of the next records of a batch, as many as there is room for; returns where they end."""
+        cdef Sip batch = self._begin, record
+        cdef Fields f
+        cdef int64_t attributes = attributes_of(head), base = be64(head), offset, base_timestamp, timestamp
+        cdef int64_t flags = outcome << OUTCOME_SHIFT
+        cdef int64_t *row
+        cdef const uint8_t *stop
+        cdef bint odd = False, appended = attributes & LOG_APPEND_TIME != 0
+        if attributes & CONTROL_FLAG:
+            flags |= CONTROL_BIT
+        base_timestamp = be64(head + (MAX_TIMESTAMP_AT if appended else BASE_TIMESTAMP_AT))
+        sip_word(&batch, <uint64_t> base)
+        sip_word(&batch, <uint64_t> last_offset_of(head))
+        sip_word(&batch, <uint64_t> be64(head + PRODUCER_ID_AT))
+        sip_word(&batch, <uint64_t> <uint32_t> be32(head + BASE_SEQUENCE_AT) << 32
+                 | <uint64_t> (be16(head + PRODUCER_EPOCH_AT) & 0xffff) << 16
+                 | <uint64_t> (attributes & KEPT_ATTRIBUTES))
+        while left[0] > 0 and self.count < self._capacity:
+            stop = next_record(&p, end, &f, status, &odd)
+            if stop == NULL:
+                break
+            left[0] -= 1
+            offset = <int64_t> (<uint64_t> base + <uint64_t> <int64_t> f.offset_delta)
+            if offset < self._first or offset >= self._stop:
+                continue
+            row = self._cells + self.count * HASH_WIDTH
+            self.count += 1
+            row[H_OFFSET] = offset
+            row[H_FLAGS] = flags | (TOMBSTONE_BIT if f.value_size < 0 else 0) | (NO_KEY_BIT if f.key_size < 0 else 0)
+            row[H_EPOCH] = be32(head + LEADER_EPOCH_AT)
+            row[H_KEY_HIGH] = row[H_KEY_LOW] = row[H_HIGH] = row[H_LOW] = 0
+            if self._keys and f.key_size >= 0:
+                sip_end(self._begin, f.key, f.key_size, 0, row + H_KEY_HIGH, row + H_KEY_LOW)
+            if self._contents:
+                timestamp = base_timestamp if appended \
+                    else <int64_t> (<uint64_t> base_timestamp + <uint64_t> f.timestamp_delta)
+                record = batch
+                sip_word(&record, <uint64_t> offset)
+                sip_word(&record, <uint64_t> timestamp)
+                sip_word(&record, <uint64_t> <uint32_t> (f.key_size if f.key_size >= 0 else -1) << 32
+                         | <uint32_t> (f.value_size if f.value_size >= 0 else -1))
+                sip_end(record, f.key, stop - f.key, 56, row + H_HIGH, row + H_LOW)
+        return p
+
+    def hash_batches(self, batches, int64_t at, int outcome):
+        cdef Py_buffer view
+        cdef const uint8_t *head
+        cdef int64_t left, total, size
+        cdef int status = 0
+        self.count = self.at = 0
+        PyObject_GetBuffer(batches, &view, PyBUF_SIMPLE)
+        try:
+            if at < 0 or at > view.len:
+                raise ValueError("at")
+            while view.len - at >= HEADER:
+                head = <const uint8_t *> view.buf + at
+                total = total_of(head)
+                if head[MAGIC_AT] != 2 or attributes_of(head) & CODEC_MASK or total < HEADER or total > view.len - at:
+                    break
+                left = be32(head + RECORDS_COUNT_AT)
+                size = total - HEADER
+                if left > size // SMALLEST_RECORD or left > self._capacity - self.count:
+                    break
+                self._hash(head, head + HEADER, head + total, &left, outcome, &status)
+                if status:
+                    break
+                at += total
+        finally:
+            PyBuffer_Release(&view)
+        return at, status
+
+    def hash_records(self, header, payload, int64_t at, int64_t left, int outcome):
+        cdef Py_buffer head, view
+        cdef const uint8_t *start
+        cdef const uint8_t *p
+        cdef int status = 0
+        self.count = self.at = 0
+        PyObject_GetBuffer(header, &head, PyBUF_SIMPLE)
+        try:
+            PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+            try:
+                if head.len < HEADER or at < 0 or at > view.len:
+                    raise ValueError("at")
+                start = <const uint8_t *> view.buf
+                p = self._hash(<const uint8_t *> head.buf, start + at, start + view.len, &left, outcome, &status)
+                at = p - start
+            finally:
+                PyBuffer_Release(&view)
+        finally:
+            PyBuffer_Release(&head)
+        return at, left, status
+
+    def take(self, rows):
+        cdef Py_buffer view
+        PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
+        try:
+            if view.len % (HASH_WIDTH * 8) or view.len > self._capacity * HASH_WIDTH * 8:
+                raise ValueError("not whole rows, or too many")
+            memcpy(self._cells, view.buf, view.len)
+            self.count = view.len // (HASH_WIDTH * 8)
+            self.at = 0
+        finally:
+            PyBuffer_Release(&view)
+
+
+# ---- the last record of each key in two copies
+
+cdef inline bint is_state(int64_t flags) noexcept nogil:
+    return flags & (NO_KEY_BIT | CONTROL_BIT) == 0
+
+
+cdef inline int64_t value_of(const int64_t *row) noexcept nogil:
+    return 2 * row[H_OFFSET] + (row[H_FLAGS] & TOMBSTONE_BIT)
+
+
+cdef inline int64_t served(int64_t value) noexcept nogil:
+    """The offset of the record that a key has, -1 for none."""
+    return -1 if value < 0 or value & 1 else value >> 1
+
+
+@cython.final
+cdef class KeyStates:
+    cdef KeyTable _table
+    cdef readonly int64_t bits
+    cdef readonly uint64_t prefix
+
+    def __cinit__(self, int64_t most, int64_t bits=0, uint64_t prefix=0):
+        if not (1 <= most <= 1 << 30 and 0 <= bits <= 48):
+            raise ValueError("most")
+        set_up(&self._table, STATE_WIDTH, most)
+        self.bits = bits
+        self.prefix = prefix
+
+    def __dealloc__(self):
+        release(&self._table)
+
+    def __len__(self):
+        return self._table.count
+
+    cdef int64_t *_find(self, const int64_t *hashed) noexcept nogil:
+        cdef uint64_t slot
+        cdef int64_t *row
+        if self._table.count == 0:
+            return NULL
+        slot = first_slot(&self._table, <uint64_t> hashed[H_KEY_HIGH])
+        while self._table.slots[slot]:
+            row = self._table.rows + <int64_t> (self._table.slots[slot] - 1) * STATE_WIDTH
+            if row[S_HIGH] == hashed[H_KEY_HIGH] and row[S_LOW] == hashed[H_KEY_LOW]:
+                return row
+            slot = (slot + 1) & <uint64_t> self._table.mask
+        return NULL
+
+    cdef bint _is_mine(self, uint64_t high) noexcept nogil:
+        return self.bits == 0 or high >> (64 - self.bits) == self.prefix
+
+    cdef bint _add(self, const int64_t *hashed, int side) noexcept nogil:
+        """Note a record that one copy has alone; False where there is no room."""
+        cdef int64_t outcome = hashed[H_FLAGS] >> OUTCOME_SHIFT
+        cdef int64_t *row
+        if not self._is_mine(<uint64_t> hashed[H_KEY_HIGH]) or outcome == D_ABORTED:
+            return True
+        row = self._find(hashed)
+        if row == NULL:
+            if self._table.count == self._table.most:
+                return False
+            row = add_row(&self._table, <uint64_t> hashed[H_KEY_HIGH])
+            if row == NULL:
+                self._table.failed = True
+                return True
+            row[S_LOW] = hashed[H_KEY_LOW]
+            row[S_LEFT] = row[S_RIGHT] = -1
+        if outcome == D_COMMITTED:
+            row[S_LEFT + side] = value_of(hashed)
+        elif outcome == D_UNDECIDED:
+            row[S_FLAGS] |= UNKNOWN_LEFT << side
+        return True
+
+    cdef void _settle(self, const int64_t *left, const int64_t *right) noexcept nogil:
+        """Note a record that both copies have."""
+        cdef int64_t *row = self._find(left)
+        cdef int side
+        cdef int64_t outcome
+        if row == NULL:
+            return
+        for side in range(2):
+            outcome = (right if side else left)[H_FLAGS] >> OUTCOME_SHIFT
+            if outcome == D_COMMITTED:
+                row[S_LEFT + side] = value_of(left)
+            elif outcome == D_UNDECIDED:
+                row[S_FLAGS] |= UNKNOWN_LEFT << side
+
+    def merge(self, RecordHasher left, RecordHasher right, *, bint listed, bint states):
+        cdef int64_t compared = 0
+        cdef const int64_t *a
+        cdef const int64_t *b
+        cdef list records = [], epochs = [], outcomes = []
+        cdef tuple alone = ([], [])
+        cdef bint full = False
+        while left.at < left.count or right.at < right.count:
+            a = left._cells + left.at * HASH_WIDTH if left.at < left.count else NULL
+            b = right._cells + right.at * HASH_WIDTH if right.at < right.count else NULL
+            if a != NULL and b != NULL and a[H_OFFSET] == b[H_OFFSET]:
+                compared += 1
+                if a[H_HIGH] != b[H_HIGH] or a[H_LOW] != b[H_LOW]:
+                    records.append(a[H_OFFSET])
+                elif a[H_EPOCH] != b[H_EPOCH]:
+                    epochs.append(a[H_OFFSET])
+                elif a[H_FLAGS] != b[H_FLAGS]:
+                    outcomes.append((a[H_OFFSET], a[H_FLAGS] >> OUTCOME_SHIFT, b[H_FLAGS] >> OUTCOME_SHIFT))
+                if states and is_state(a[H_FLAGS]):
+                    self._settle(a, b)
+                left.at += 1
+                right.at += 1
+            elif a != NULL and (b == NULL or a[H_OFFSET] < b[H_OFFSET]):
+                if listed or not is_state(a[H_FLAGS]):
+                    alone[0].append(left.at)
+                elif states and not self._add(a, 0):
+                    full = True
+                    break
+                left.at += 1
+            else:
+                if listed or not is_state(b[H_FLAGS]):
+                    alone[1].append(right.at)
+                elif states and not self._add(b, 1):
+                    full = True
+                    break
+                right.at += 1
+            if (left.at == left.count and a != NULL) or (right.at == right.count and b != NULL):
+                break  # the next records of that copy can come first
+        if self._table.failed:
+            raise MemoryError
+        return compared, records, epochs, outcomes, alone[0], alone[1], full
+
+    def add(self, RecordHasher hasher, int64_t index, int side):
+        cdef bint added
+        if not 0 <= index < hasher.count or side not in (0, 1):
+            raise ValueError("index")
+        added = self._add(hasher._cells + index * HASH_WIDTH, side)
+        if self._table.failed:
+            raise MemoryError
+        return added
+
+    def settle(self, RecordHasher hasher):
+        cdef const int64_t *row
+        while hasher.at < hasher.count:
+            row = hasher._cells + hasher.at * HASH_WIDTH
+            if is_state(row[H_FLAGS]):
+                self._settle(row, row)
+            hasher.at += 1
+
+    def purge(self):
+        cdef int64_t i, kept = 0
+        cdef int64_t *row
+        for i in range(self._table.count):
+            row = self._table.rows + i * STATE_WIDTH
+            if row[S_LEFT] != row[S_RIGHT] or row[S_FLAGS] or row[S_LEFT] < 0:
+                memmove(self._table.rows + kept * STATE_WIDTH, row, STATE_WIDTH * 8)
+                kept += 1
+        self._keep(kept)
+
+    cdef void _keep(self, int64_t count) noexcept nogil:
+        self._table.count = count
+        memset(self._table.slots, 0, (self._table.mask + 1) * sizeof(int32_t))
+        index_rows(&self._table)
+
+    def split(self):
+        cdef int64_t i, kept = 0
+        cdef int64_t *row
+        if self.bits == 48:
+            raise MemoryError
+        self.bits += 1
+        self.prefix *= 2
+        for i in range(self._table.count):
+            row = self._table.rows + i * STATE_WIDTH
+            if self._is_mine(<uint64_t> row[S_HIGH]):
+                memmove(self._table.rows + kept * STATE_WIDTH, row, STATE_WIDTH * 8)
+                kept += 1
+        self._keep(kept)
+        return self.bits, self.prefix + 1
+
+    def reset(self):
+        cdef int64_t i
+        for i in range(self._table.count):
+            self._table.rows[i * STATE_WIDTH + S_LEFT] = self._table.rows[i * STATE_WIDTH + S_RIGHT] = -1
+            self._table.rows[i * STATE_WIDTH + S_FLAGS] = 0
+
+    def fill(self, RecordHasher hasher, int side):
+        cdef const int64_t *hashed
+        cdef int64_t *row
+        cdef int64_t outcome
+        if side not in (0, 1):
+            raise ValueError("side")
+        while hasher.at < hasher.count:
+            hashed = hasher._cells + hasher.at * HASH_WIDTH
+            hasher.at += 1
+            if not is_state(hashed[H_FLAGS]):
+                continue
+            row = self._find(hashed)
+            if row == NULL:
+                continue
+            outcome = hashed[H_FLAGS] >> OUTCOME_SHIFT
+            if outcome == D_COMMITTED:
+                row[S_LEFT + side] = value_of(hashed)
+            elif outcome == D_UNDECIDED:
+                row[S_FLAGS] |= UNKNOWN_LEFT << side
+
+    def note_beyond(self, RecordHasher hasher, int side):
+        cdef int64_t *row
+        if side not in (0, 1):
+            raise ValueError("side")
+        while hasher.at < hasher.count:
+            row = self._find(hasher._cells + hasher.at * HASH_WIDTH)
+            if row != NULL and is_state((hasher._cells + hasher.at * HASH_WIDTH)[H_FLAGS]):
+                row[S_FLAGS] |= BEYOND_LEFT << side
+            hasher.at += 1
+
+    def judge(self, bint late_left, bint late_right, int64_t damage_stop, int64_t most):
+        cdef int64_t counts[4]
+        cdef int64_t i, left, right, low, late = 0, unknown = 0
+        cdef int64_t *row
+        cdef bint lacks_right
+        cdef list samples = []
+        memset(counts, 0, sizeof(counts))
+        for i in range(self._table.count):
+            row = self._table.rows + i * STATE_WIDTH
+            left = served(row[S_LEFT])
+            right = served(row[S_RIGHT])
+            if left == right:
+                continue
+            lacks_right = row[S_LEFT] > row[S_RIGHT]
+            if row[S_FLAGS] & (BEYOND_RIGHT if lacks_right else BEYOND_LEFT):
+                continue
+            low = row[S_RIGHT] if lacks_right else row[S_LEFT]
+            if late_right if lacks_right else late_left:
+                late += 1
+            elif row[S_FLAGS] & (UNKNOWN_LEFT | UNKNOWN_RIGHT) or damage_stop > (low >> 1):
+                unknown += 1
+            else:
+                counts[0 if right < 0 else 1 if left < 0 else 2 if left < right else 3] += 1
+                samples.append((max(left, right), left, right, <uint64_t> row[S_HIGH], <uint64_t> row[S_LOW]))
+                if len(samples) >= 2 * most + 1024:
+                    samples.sort()
+                    del samples[most:]
+        samples.sort()
+        return (counts[0], counts[1], counts[2], counts[3]), late, unknown, samples[:most]

@@ -1,0 +1,163 @@
+"""The hashes of records: SipHash as its authors published it, and rows that depend on the records alone."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+
+from kdump.kernel.record_hashes import (
+    CONTROL,
+    HASH_COLUMNS,
+    NO_KEY,
+    OUTCOME,
+    TOMBSTONE,
+    KeyStates,
+    RecordHasher,
+    siphash,
+)
+from kdump.kernel.transactions import ABORTED, COMMITTED, UNDECIDED
+from support import build
+
+KEY = bytes(range(16))
+WIDTH = len(HASH_COLUMNS)
+HIGHEST = (1 << 63) - 1
+# Of vectors.h of the reference implementation: the hash of the first n of the bytes 0, 1, 2, …
+VECTORS = {
+    0: "a3817f04ba25a8e66df67214c7550293",
+    1: "da87c1d86b99af44347659119b22fc45",
+    2: "8177228da4a45dc7fca38bdef60affe4",
+    8: "3b62a9ba6258f5610f83e264f31497b4",
+    15: "5493e99933b0a8117e08ec0f97cfc3d9",
+    16: "6ee2a4ca67b054bbfd3315bf85230577",
+    63: "5150d1772f50834a503e069a973fbd7c",
+}
+
+
+@pytest.mark.parametrize("size", VECTORS)
+def test_the_published_vectors(size: int) -> None:
+    assert siphash(bytes(range(size)), KEY).hex() == VECTORS[size]
+
+
+def test_what_is_no_key() -> None:
+    with pytest.raises(ValueError, match="16"):
+        siphash(b"", b"short")
+    with pytest.raises(ValueError, match="16"):
+        RecordHasher(b"short", 0, 1)
+
+
+def rows(hasher: RecordHasher) -> list[tuple[int, ...]]:
+    cells = hasher.rows[: hasher.count * WIDTH].tolist()
+    return [tuple(cells[at : at + WIDTH]) for at in range(0, len(cells), WIDTH)]
+
+
+def hashed(*batches: bytes, first: int = 0, stop: int = HIGHEST, outcome: int = COMMITTED) -> list[tuple[int, ...]]:
+    hasher = RecordHasher(KEY, first, stop)
+    data = b"".join(batches)
+    assert hasher.hash_batches(data, 0, outcome) == (len(data), 0)
+    return rows(hasher)
+
+
+def test_what_is_hashed() -> None:
+    record = build.record(b"the key", b"the value", timestamp=1000)
+    (row,) = hashed(build.batch([record], base_offset=5, producer_id=7, producer_epoch=2, base_sequence=3, epoch=9))
+    fields = struct.pack("<qqqHHI", 5, 5, 7, 0, 2, 3)
+    sizes = struct.pack("<qqII", 5, 1000, len(b"the value"), len(b"the key"))
+    text = fields + sizes + b"the key" + bytes([2 * len(b"the value")]) + b"the value" + b"\0"
+    content, key = siphash(text, KEY), siphash(b"the key", KEY)
+    assert row == (5, *struct.unpack("<4q", key + content), 0, 9)
+
+
+def items(choose: random.Random, count: int, base: int) -> list[build.Record]:
+    found, offset = [], base
+    for _ in range(count):
+        key = choose.choice([None, b"", b"k%d" % choose.randrange(9)])
+        value = choose.choice([None, b"", b"v" * choose.randrange(40)])
+        headers = [(b"h", b"x")] * choose.randrange(3)
+        found.append(build.record(key, value, headers=headers, timestamp=1000 + offset, offset=offset))
+        offset += choose.randrange(1, 4)
+    return found
+
+
+def test_codec_horizon_pieces_and_runs_change_no_hash() -> None:
+    choose = random.Random(1)
+    for _ in range(20):
+        records = items(choose, choose.randrange(1, 30), 100)
+        last = records[-1].offset or 0
+        plain = build.batch(records, base_offset=100, last_offset_delta=last - 100)
+        horizon = build.batch(records, base_offset=100, last_offset_delta=last - 100, delete_horizon_ms=77)
+        expected = hashed(plain)
+        assert hashed(horizon) == expected
+        assert [row[0] for row in expected] == [each.offset for each in records]
+        small = RecordHasher(KEY, 0, HIGHEST, capacity=4)
+
+        at, left, found = 0, len(records), list[tuple[int, ...]]()
+        while left:
+            at, left, status = small.hash_records(plain[:61], plain[61:], at, left, COMMITTED)
+            assert status == 0
+            found += rows(small)
+        assert found == expected
+        other = build.batch([build.record(b"z", b"z", offset=last + 1)], base_offset=last + 1)
+        assert hashed(plain, other) == expected + hashed(other)
+        low, high = 103, 120
+        assert hashed(plain, first=low, stop=high) == [row for row in expected if low <= row[0] < high]
+
+
+def test_flags() -> None:
+    flags = [row[5] for row in hashed(build.batch([build.record(None, b""), build.record(b"k", None)]))]
+    assert flags == [NO_KEY, TOMBSTONE]
+    (marker,) = hashed(build.marker("ABORT", base_offset=3, producer_id=1), outcome=ABORTED)
+    assert marker[5] == CONTROL | ABORTED << OUTCOME
+
+
+def test_bytes_that_are_no_batch() -> None:
+    batch = build.batch([build.record(b"k", b"v")])
+    hasher = RecordHasher(KEY, 0, HIGHEST)
+    for data in (batch[:60], batch[:-1], build.batch([build.record(b"k")], codec="gzip"), b"\xff" * 80):
+        assert hasher.hash_batches(data, 0, COMMITTED) == (0, 0)
+        assert hasher.count == 0
+    huge = build.batch([build.record(b"k")], count=1 << 30)
+    assert hasher.hash_batches(huge, 0, COMMITTED) == (0, 0)
+    _, left, status = hasher.hash_records(huge[:61], huge[61:], 0, 1 << 30, COMMITTED)
+    assert (hasher.count, left, status != 0) == (1, (1 << 30) - 1, True)
+    with pytest.raises(ValueError, match="at"):
+        hasher.hash_records(batch[:61], batch[61:], 999, 1, COMMITTED)
+    with pytest.raises(ValueError, match="at"):
+        hasher.hash_batches(batch, -1, COMMITTED)
+    with pytest.raises(ValueError, match="whole rows"):
+        hasher.take(b"1")
+
+
+def test_keys_are_kept_up_to_a_number_and_in_halves() -> None:
+    hasher = RecordHasher(KEY, 0, HIGHEST)
+    batch = build.batch([build.record(b"k%d" % number, b"v") for number in range(50)])
+    hasher.hash_batches(batch, 0, COMMITTED)
+    states = KeyStates(20)
+    assert [states.add(hasher, index, 0) for index in range(21)] == [True] * 20 + [False]
+    bits, prefix = states.split()
+    other = KeyStates(50, bits, prefix)
+    mine = KeyStates(50, bits, prefix - 1)
+    for index in range(50):
+        assert other.add(hasher, index, 1)
+        assert mine.add(hasher, index, 1)
+    assert len(other) + len(mine) == 50
+    assert 0 < len(states) < 20
+    states.purge()
+    hasher.at = 0
+    states.settle(hasher)
+    states.purge()
+    assert len(states) == 0
+    with pytest.raises(ValueError, match="index"):
+        states.add(hasher, 50, 0)
+
+
+def test_a_record_whose_transaction_is_unknown_decides_nothing() -> None:
+    hasher = RecordHasher(KEY, 0, HIGHEST)
+    hasher.hash_batches(build.batch([build.record(b"k", b"v")]), 0, UNDECIDED)
+    states = KeyStates(9)
+    states.add(hasher, 0, 0)
+    assert states.judge(False, False, -1, 9) == ((0, 0, 0, 0), 0, 0, [])
+    hasher.hash_batches(build.batch([build.record(b"k", b"w")], base_offset=4), 0, COMMITTED)
+    states.add(hasher, 0, 1)
+    assert states.judge(False, False, -1, 9)[:3] == ((0, 0, 0, 0), 0, 1)
