@@ -73,11 +73,15 @@ class FileChannelRecordBatch(NamedTuple):
 
 
 class ReadBuffer:
-    """The one buffer that all files of a load are read into, and which bytes of which file it holds."""
+    """The one buffer that all files of a load are read into, and which bytes of which file it holds.
 
-    def __init__(self) -> None:
+    `size` bytes are read at once, at least those of a header.
+    """
+
+    def __init__(self, size: int = _BUFFER_BYTES) -> None:
         # Headers are unpacked without a look at what is left. So zeros stand after the end of the file.
-        self.data = bytearray(_BUFFER_BYTES + HEADER_SIZE)
+        self.data = bytearray(size + HEADER_SIZE)
+        self.size = size
         self.view = memoryview(self.data)
         self.owner: FileRecords | None = None
         self.position = 0
@@ -101,7 +105,7 @@ class FileRecords:
         loaded = at + need <= buffer.filled or (at <= buffer.filled and buffer.position + buffer.filled >= self.size)
         if loaded and at >= 0 and buffer.owner is self:
             return at
-        n = max(0, min(_BUFFER_BYTES, self.size - position))
+        n = max(0, min(buffer.size, self.size - position))
         buffer.owner, buffer.position = self, position
         buffer.filled = self._open().readinto(self._start + position, buffer.view[:n])
         buffer.data[buffer.filled :] = bytes(len(buffer.data) - buffer.filled)
@@ -116,7 +120,7 @@ class FileRecords:
         """The checksum of the batch at `position`, from its byte `begin` to its `size`."""
         value, position, end = 0, position + begin, position + size
         while position < end:
-            at = self.load(position, min(end - position, _BUFFER_BYTES))
+            at = self.load(position, min(end - position, self.buffer.size))
             piece = self.buffer.view[at : min(self.buffer.filled, at + end - position)]
             if not piece:
                 break

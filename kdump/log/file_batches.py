@@ -6,16 +6,19 @@ expensive and a log without damage needs none.
 
 import os
 import struct
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from kdump.format.batch import CONTROL, TRANSACTIONAL, Batch
 from kdump.kernel.producers import DATA, EVENT, GAP, Runs
 from kdump.kernel.producers import TRANSACTIONAL as EVENT_TRANSACTIONAL
 from kdump.kernel.results import NO_VALUE, ScanState
+from kdump.kernel.scan import Scanner
 from kdump.log.batch_span import BatchSpan, are_ordered
 from kdump.log.damage import Damage, damaged_batch, damaged_bytes
+from kdump.log.header_pass import rows_of, walk_headers
 from kdump.log.offset_order import LogName, actual_base_offsets
 from kdump.log.segment_view import OUT_OF_ORDER, SegmentView, Stretch
 from kdump.storage.log_walk import walk_of
@@ -45,6 +48,7 @@ class BatchFile:
     epochs: list[tuple[int, int]] | None = None
     actual_base_offset: int = -1
     view: SegmentView | None = None
+    _rows: list[BatchSpan] | None = None
 
     @property
     def log(self) -> LogFile:
@@ -62,8 +66,11 @@ class BatchFile:
         """Read every batch. Raises SourceError.
 
         With `together`, the ids of the producers of transactions, neighbours become one batch where that loses nothing.
+        A view says where the valid batches lie, so that only their headers are read.
         """
         self.batches, self.damages, self.padding, self.epochs = [], [], None, None
+        if self._read_headers(together):
+            return
         with self.log.open() as source:
             self.walk(source, self.base, max_batch_bytes, together)
 
@@ -85,30 +92,29 @@ class BatchFile:
             self.padding = damage.start if damage.padding else self.padding
 
     def _add(self, batch: BatchSpan, together: Set[int] | None) -> None:
-        if together is not None:
-            if batch.producer_id not in together:
-                batch = batch._replace(producer_id=-1, producer_epoch=-1)
-            if self.batches and _alike(self.batches[-1], batch):
-                self.batches[-1] = _joined(self.batches[-1], batch)
-                return
-        self.batches.append(batch)
+        if together is None:
+            self.batches.append(batch)
+            return
+        if batch.producer_id not in together:
+            batch = batch._replace(producer_id=-1, producer_epoch=-1)
+        _add(self.batches, batch)
 
     def scan(self, max_batch_bytes: int, transactional: set[int]) -> None:
         """Scan the file as a verify does, for `scan_state`; adds the producers of transactions to `transactional`.
 
-        A view of it says the same where the log has no transactions. Raises SourceError.
+        A view of it says the same; where the log has transactions, with the headers. Raises SourceError.
         """
         view = self.view
-        if view is not None and not (view.state.transactional or view.state.control):
+
+        def on_events(events: bytes) -> None:
+            transactional.update(_transactional_in(events))
+
+        if view is not None and not view.is_out_of_order and view.has_transactions:
+            self._rows = self._walk_headers(on_events, joins=True)
+        if view is not None and (view.is_out_of_order or not view.has_transactions or self._rows is not None):
             self.suspect = view.suspect
             self.scan_state = None if view.is_out_of_order else view.state
             return
-
-        def on_events(events: bytes) -> None:
-            for producer, *_, kind, flags, _ in _EVENT.iter_unpack(events):
-                if kind != GAP and (kind != DATA or flags & EVENT_TRANSACTIONAL):
-                    transactional.add(producer)
-
         with self.log.open() as source:
             walk = walk_of(
                 self.log.kind,
@@ -125,6 +131,44 @@ class BatchFile:
             seen = walk.scanner.state()
         self.scan_state = None if self.suspect & OUT_OF_ORDER else seen
 
+    def _walk_headers(self, on_events: Callable[[bytes], None], *, joins: bool) -> list[BatchSpan] | None:
+        """The batches in the stretches of the view, from their headers; `on_events` takes what producers wrote.
+
+        With `joins`, neighbours become one. None where there is no view, or the file is no longer what it shows. Raises
+        SourceError.
+        """
+        view, runs = self.view, Runs()
+        if view is None:
+            return None
+        rows: list[BatchSpan] = []
+        add = partial(_add, rows) if joins else rows.append
+        scanner = Scanner(self.base, everything=True, runs=runs)
+        with self.log.open() as source:
+            for start, stop, *_ in filter(lambda one: one.start < one.stop, view.stretches):
+                for _ in walk_headers(scanner, source, start, stop):
+                    for batch, suspect in rows_of(scanner):
+                        add(_span_of(batch, suspect, self.number))
+                    on_events(runs.take())
+                if scanner.reached < stop:
+                    return None
+                scanner.unlink()
+        return rows
+
+    def _read_headers(self, together: Set[int] | None) -> bool:
+        rows, self._rows = self._rows, None
+        if rows is None or together is None:
+            rows = self._walk_headers(_no_events, joins=together is not None)
+        if rows is None or self.view is None:
+            return False
+        for batch in rows:
+            self._add(batch, together)
+        self._take_damages(self.view.damages)
+        return True
+
+    def _take_damages(self, damages: list[Damage]) -> None:
+        self.damages = damages
+        self.padding = next((damage.start for damage in damages if damage.padding), None)
+
     def take_view(self, transactional: Set[int]) -> bool:
         """Make one batch of each stretch of the view, unless their batches differ in kind; whether it was done."""
         view = self.view
@@ -134,8 +178,7 @@ class BatchFile:
         if any(stretch.state.gaps or len(stretch.state.epochs) > 1 for stretch in stretches):
             return False
         self.batches = [_span_of_stretch(stretch, self.number) for stretch in stretches]
-        self.damages = view.damages
-        self.padding = next((damage.start for damage in self.damages if damage.padding), None)
+        self._take_damages(view.damages)
         return True
 
     def join(self, transactional: Set[int]) -> bool:
@@ -166,6 +209,25 @@ class BatchFile:
             ]
             self.epochs = [(epoch, first) for epoch, first, _ in seen.epochs]
         return True
+
+
+def _transactional_in(events: bytes) -> Iterator[int]:
+    """The producers of transactions, by events of a scan."""
+    for producer, *_, kind, flags, _ in _EVENT.iter_unpack(events):
+        if kind != GAP and (kind != DATA or flags & EVENT_TRANSACTIONAL):
+            yield producer
+
+
+def _no_events(events: bytes) -> None:
+    """Nobody asks for the producers."""
+
+
+def _add(batches: list[BatchSpan], batch: BatchSpan) -> None:
+    """Add a batch; it becomes one with the batch before where that loses nothing."""
+    if batches and _alike(batches[-1], batch):
+        batches[-1] = _joined(batches[-1], batch)
+    else:
+        batches.append(batch)
 
 
 def _alike(left: BatchSpan, right: BatchSpan) -> bool:

@@ -1,15 +1,16 @@
 """What the headers of a log say of it, read alone."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kdump.errors import SourceError
+from kdump.format.batch import Batch
 from kdump.format.naming import Kind
 from kdump.kernel.results import ScanState
 from kdump.kernel.scan import BATCH_COLUMNS, SCAN_FULL, SCAN_STOPPED, SUSPECTS, Scanner
 from kdump.log.log_slice import HeaderPass, LogSlice, MissingOffsets
 from kdump.storage.read_policy import PolicySource
-from kdump.storage.source import reason_of
+from kdump.storage.source import InputFile, reason_of
 
 _BUFFER_BYTES: Final = 128 << 10
 _SUSPECT: Final = BATCH_COLUMNS.index("suspect")
@@ -59,23 +60,41 @@ class _Headers:
 
     def read(self) -> ScanState | None:
         """Read them; None where bytes are not a batch."""
-        log, buffer, position = self._part.log, bytearray(_BUFFER_BYTES), self._part.start
-        scanner = Scanner(-1 if log.base_offset is None or position else log.base_offset)
+        log, start = self._part.log, self._part.start
+        scanner = Scanner(-1 if log.base_offset is None or start else log.base_offset)
         with log.open() as source:
             stop = source.size if self._part.stop is None else min(self._part.stop, source.size)
-            while position < stop:
-                try:
-                    stopped = scanner.headers(source.reader, 0, buffer, position, stop)
-                except OSError as error:
-                    raise SourceError(f"{source.name}: reading at byte {position}: {reason_of(error)}") from None
+            for _ in walk_headers(scanner, source, start, stop):
                 suspects = scanner.rows[_SUSPECT : scanner.count * len(BATCH_COLUMNS) : len(BATCH_COLUMNS)]
                 self.is_ordered = self.is_ordered and not any(bits & _OUT_OF_ORDER for bits in suspects.tolist())
-                if stopped not in (SCAN_FULL, SCAN_STOPPED):
-                    return None
-                if isinstance(source, PolicySource):
-                    source.passed(position, scanner.reached - position)
-                position = scanner.reached
-        return scanner.state()
+        return None if start < stop and scanner.reached < stop else scanner.state()
+
+
+def walk_headers(scanner: Scanner, source: InputFile, start: int, stop: int) -> Iterator[None]:
+    """Walk over the headers of the valid batches in [start, stop) of a file.
+
+    Each time the rows and the runs of the scanner have to be taken. Where bytes are not a batch it ends before `stop`,
+    as `Scanner.reached` shows. Raises SourceError.
+    """
+    buffer, position = bytearray(_BUFFER_BYTES), start
+    while position < stop:
+        try:
+            stopped = scanner.headers(source.reader, 0, buffer, position, stop)
+        except OSError as error:
+            raise SourceError(f"{source.name}: reading at byte {position}: {reason_of(error)}") from None
+        if isinstance(source, PolicySource):
+            source.passed(position, scanner.reached - position)
+        position = scanner.reached
+        yield
+        if stopped not in (SCAN_FULL, SCAN_STOPPED):
+            return
+
+
+def rows_of(scanner: Scanner) -> Iterator[tuple[Batch, int]]:
+    """The batches of which the last call made a row, each with its defects as bits of kdump.kernel.scan.SUSPECTS."""
+    cells, width = scanner.rows[: scanner.count * len(BATCH_COLUMNS)].tolist(), len(BATCH_COLUMNS)
+    for at in range(0, len(cells), width):
+        yield Batch._make(cells[at : at + len(Batch._fields)]), cells[at + _SUSPECT]
 
 
 def missing_segment(path: str, previous: int, base_offset: int) -> MissingOffsets:

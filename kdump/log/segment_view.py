@@ -4,8 +4,11 @@ A stretch is folded, so the view of a segment is small however many batches it h
 damage, or loses damaged bytes, its folded state is known without another look at the file.
 """
 
+import struct
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from kdump.kernel.producers import DATA, EVENT_BYTES, GAP, TRANSACTIONAL
 from kdump.kernel.results import ScanState
 from kdump.kernel.scan import SUSPECTS
 from kdump.log.damage import Damage
@@ -15,6 +18,72 @@ MOST_CUTS: Final = 16
 ORDER_CODES: Final = frozenset({"offset/backwards", "offset/range", "epoch/backwards"})
 """Findings about the place of a batch, which is checked again once it is known which batches stay."""
 OUT_OF_ORDER: Final = sum(1 << bit for bit, code in enumerate(SUSPECTS) if code in ORDER_CODES)
+
+MOST_TRANSACTIONS: Final = 1 << 16
+"""So many transactions of a stretch are listed."""
+_EVENT: Final = struct.Struct("=q8xq42xBB4x")  # producer id, first offset, kind, flags
+assert _EVENT.size == EVENT_BYTES
+
+
+class StretchProducers(NamedTuple):
+    """The producers of a stretch, and its transactions in log order: (producer id, first offset here).
+
+    A marker without batches before it is a transaction that begins with it. `transactions` is None where these are too
+    many. `open` has those that no marker here ends: first offset by producer. `markers` counts the control batches that
+    were seen: not those without a producer, nor those from which the log cleaner removed the marker.
+    """
+
+    ids: frozenset[int] = frozenset()
+    transactions: tuple[tuple[int, int], ...] | None = ()
+    open: Mapping[int, int] = {}
+    markers: int = 0
+
+    def plus(self, other: "StretchProducers") -> "StretchProducers":
+        """The same with those of the batches after these."""
+        ids, markers = self.ids | other.ids, self.markers + other.markers
+        if self.transactions is None or other.transactions is None:
+            return StretchProducers(ids, None, {}, markers)
+        added, open_, begun = list(self.transactions), dict(self.open), dict(self.open)
+        for producer, first in other.transactions:
+            if begun.pop(producer, None) is None:
+                added.append((producer, first))
+            elif other.open.get(producer) != first:  # a marker there ends it
+                del open_[producer]
+        for producer, first in other.open.items():
+            open_.setdefault(producer, first)
+        return StretchProducers(ids, tuple(added), open_, markers)
+
+
+class ProducerFold:
+    """Collects the producers of a stretch from its events, and at `most` so many transactions."""
+
+    def __init__(self, most: int | None = MOST_TRANSACTIONS) -> None:
+        self._most = most
+        self._ids: set[int] = set()
+        self._transactions: dict[tuple[int, int], None] = {}
+        self._open: dict[int, int] = {}
+        self._markers = 0
+        self._overflows = False
+
+    def add(self, events: bytes) -> None:
+        """Take the next events of a scan."""
+        open_ = self._open
+        for producer, first, kind, flags in _EVENT.iter_unpack(events):
+            if kind == GAP:
+                continue
+            self._ids.add(producer)
+            if kind != DATA:
+                self._markers += 1
+                self._transactions[producer, open_.pop(producer, first)] = None
+            elif flags & TRANSACTIONAL:
+                self._transactions[producer, open_.setdefault(producer, first)] = None
+        if self._most is not None and len(self._transactions) > self._most:
+            self._overflows = True
+            self._transactions.clear()
+
+    def result(self) -> StretchProducers:
+        listed = None if self._overflows else tuple(self._transactions)
+        return StretchProducers(frozenset(self._ids), listed, dict(self._open), self._markers)
 
 
 class Stretch(NamedTuple):
@@ -29,7 +98,7 @@ class Stretch(NamedTuple):
     state: ScanState
     suspect: int = 0
     events: int = 0
-    producers: frozenset[int] | None = None
+    producers: StretchProducers | None = None
 
 
 class SegmentView(NamedTuple):
@@ -60,9 +129,18 @@ class SegmentView(NamedTuple):
         or all of magic 1 and not compressed.
         """
         state = self.state
-        if state.control + state.transactional or self.is_out_of_order:
+        if self.has_transactions or self.is_out_of_order:
             return False
         return not (state.magics[0] + state.magics[1]) or self._is_uncompressed_magic1
+
+    @property
+    def has_transactions(self) -> bool:
+        return bool(self.state.control or self.state.transactional)
+
+    @property
+    def says_offsets(self) -> bool:
+        """Whether the folded states say which offsets the batches have: they are in order, and no wrapper messages."""
+        return not (self.state.unopened or self.is_out_of_order)
 
     @property
     def _is_uncompressed_magic1(self) -> bool:

@@ -16,14 +16,16 @@ from kdump.broker.file_records import (
 from kdump.format.batch import CONTROL, HEADER_SIZE, TRANSACTIONAL, Batch
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.naming import Kind
-from kdump.kernel.results import NO_VALUE
+from kdump.kernel.results import NO_VALUE, ScanState
+from kdump.kernel.scan import Scanner
 from kdump.log.damage import Damage, damaged_bytes, damages_in
+from kdump.log.header_pass import rows_of, walk_headers
 from kdump.log.ranges import OffsetRange
-from kdump.log.segment_view import SegmentView, Stretch
+from kdump.log.segment_view import SegmentView, Stretch, StretchProducers
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.pieces import Piece
-from kdump.storage.source import Source, reader_of
+from kdump.storage.source import InputFile, Source, reader_of
 from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail
 
 
@@ -72,20 +74,25 @@ class LogOutline(NamedTuple):
     unsearched: int | None = None
 
 
-def read_outline(log: LogFile, removed: Sequence[Piece], max_batch_bytes: int, *, compacted: bool) -> LogOutline:
+def read_outline(
+    log: LogFile, removed: Sequence[Piece], max_batch_bytes: int, *, compacted: bool, view: SegmentView | None = None
+) -> LogOutline:
     """Read a log file, of which a plan removes these ranges. Raises SourceError.
 
-    In a `compacted` log the offsets between two adjacent batches belong to the run, unless some are out of order.
+    In a `compacted` log the offsets between two adjacent batches belong to the run, unless some are out of order. With
+    a `view` of the file only headers are read.
     """
-    reader = _OutlineReader(log, removed, compacted=compacted)
     with log.open() as source:
-        reader.read(source, max_batch_bytes)
+        reader = _OutlineReader(log, removed, compacted=compacted)
+        if view is None or not reader.read_view(source, view):
+            reader = _OutlineReader(log, removed, compacted=compacted)
+            reader.read(source, max_batch_bytes)
     return LogOutline(log, tuple(reader.items), tuple(total.result() for total in reader.totals), reader.unsearched)
 
 
 def outline_of(log: LogFile, view: SegmentView, removed: Sequence[Piece], *, compacted: bool) -> LogOutline | None:
     """The outline as `read_outline` gives it, from what verify's scan showed; None where that does not say all."""
-    if not view.is_plain:
+    if not view.says_offsets:
         return None
     pieces = sorted(removed)
     items: list[OutlineItem] = []
@@ -114,9 +121,17 @@ def batches_of(piece: Piece, stretches: Sequence[Stretch]) -> "ValidBatches | No
     states = [stretch.state for stretch in stretches if stretch.state.batches]
     if not states:
         return ValidBatches(piece)
-    if any(state.unopened or state.control or state.transactional or not state.first_spans for state in states):
+    if any(state.unopened or not state.first_spans for state in states):
         return None
-    if any(stretch.state.produced and stretch.producers is None for stretch in stretches):
+    largest = max(state.max_timestamp for state in states)
+    if largest >= 0 and not any(_has_timestamp(state, largest, piece.start) for state in states):
+        return None  # it is that of a batch before the range
+    producers = StretchProducers()
+    for stretch in stretches:
+        if stretch.state.produced and stretch.producers is None:
+            return None
+        producers = producers.plus(stretch.producers or StretchProducers())
+    if producers.transactions is None or producers.markers != sum(state.control for state in states):
         return None
     return ValidBatches(
         piece,
@@ -125,9 +140,16 @@ def batches_of(piece: Piece, stretches: Sequence[Stretch]) -> "ValidBatches | No
         sum(state.valid_bytes for state in states),
         tuple((state.first_offset, state.last_offset) for state in states),
         states[0].first_timestamp,
-        max(state.max_timestamp for state in states),
-        frozenset().union(*(stretch.producers or () for stretch in stretches)),
+        largest,
+        producers.ids,
+        producers.transactions,
     )
+
+
+def _has_timestamp(state: ScanState, timestamp: int, start: int) -> bool:
+    """Whether a batch from this position on is known to have the timestamp; a scan carries on what it met before."""
+    found = state.max_timestamp == timestamp and state.max_timestamp_position >= start
+    return found or timestamp in (state.first_timestamp, state.last_timestamp)
 
 
 class BatchTotals:
@@ -213,6 +235,21 @@ class _OutlineReader:
             elif isinstance(item, ShrunkFile):
                 self._linked = False
 
+    def read_view(self, source: InputFile, view: SegmentView) -> bool:
+        """Read the headers of the batches that a scan found valid; False where the file is no longer what it showed."""
+        self._source = source
+        scanner = Scanner(-1 if self._log.base_offset is None else self._log.base_offset, everything=True)
+        for item in view.items:
+            if isinstance(item, Damage):
+                self._add_damage(item)
+                continue
+            for _ in walk_headers(scanner, source, item.start, item.stop):
+                for batch, _ in rows_of(scanner):
+                    self._add_batch(batch)
+            if item.start < item.stop and scanner.reached < item.stop:
+                return False
+        return True
+
     def _add_batch(self, batch: Batch) -> None:
         items, previous = self.items, None
         if self._linked and isinstance(items[-1].what, OffsetRange):
@@ -259,7 +296,7 @@ class _OutlineReader:
     def _first_inside(self, batch: Batch) -> int:
         if self._log.kind is Kind.KAFKA07:
             return batch.last_offset
-        file = FileRecords(ReadBuffer(), lambda: self._source, 0, self._source.size)
+        file = FileRecords(ReadBuffer(HEADER_SIZE), lambda: self._source, 0, self._source.size)
         try:
             first = file.first_offset(
                 FileChannelRecordBatch(batch.position, batch.size, batch.last_offset, batch.magic)

@@ -1,15 +1,14 @@
 """What is lost with a recovery: the valid batches that it gives up, and the offsets that were damaged before."""
 
 import os
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kdump.format.naming import Kind, kind_of, number_of
-from kdump.kernel.producers import DATA, EVENT, GAP, TRANSACTIONAL
 from kdump.kernel.results import Carry
 from kdump.log.damage import Damage
 from kdump.log.ranges import ByteRange, OffsetRange
+from kdump.log.segment_view import ProducerFold
 from kdump.recover.damaged_offsets import damaged_offsets
 from kdump.recover.log_outline import (
     BatchTotals,
@@ -28,7 +27,6 @@ from kdump.storage.ranges import SegmentRange
 from kdump.verify.reaction import TRUNCATION_CODES
 from kdump.verify.scan import ScanOptions, ScanTask, scan
 
-_EVENT: Final = struct.Struct(EVENT)
 _AFRESH: Final = Carry(-1, False, -1, False, -1, 0)
 """Nothing is known of the bytes before, but a batch may begin here. So a wrong offset does not hide the batch."""
 _OUT_OF_ORDER: Final = frozenset({"offset/backwards", "offset/range"})
@@ -60,7 +58,7 @@ class RangeReader:
             view, log = given.report.views.get(name), self._log(name)
             outline = None if view is None else outline_of(log, view, removed, compacted=joins)
             if outline is None:
-                outline = read_outline(log, removed, given.options.max_batch_bytes, compacted=joins)
+                outline = read_outline(log, removed, given.options.max_batch_bytes, compacted=joins, view=view)
             self._outlines[name] = outline
             self._known.update((batches.piece, batches) for batches in outline.removed)
         return self._outlines[name]
@@ -91,7 +89,7 @@ class RangeReader:
     def _of_view(self, piece: Piece) -> ValidBatches | None:
         """What a stretch of a file without damage holds, as verify's scan showed it."""
         view = self._given.report.views.get(piece.name)
-        if view is None or view.damages or len(view.stretches) != 1 or not view.is_plain:
+        if view is None or view.damages or len(view.stretches) != 1 or not view.says_offsets:
             return None
         stretch = view.stretches[0]
         return batches_of(piece, [stretch]) if stretch[:2] == piece[1:] else None
@@ -108,7 +106,10 @@ class RangeReader:
         if not seen.first_spans or any(code in _OUTLINED for code, _ in summary.counts):
             # A wrapper message has to be opened. Verify reports nothing of a file with another suffix.
             return read_outline(log, [piece], options.max_batch_bytes, compacted=False).removed[0]
-        producers, transactions = _producers_in(summary.events)
+        fold = ProducerFold(most=None)
+        for events in summary.events:
+            fold.add(events)
+        producers = fold.result()
         return ValidBatches(
             piece,
             seen.batches,
@@ -117,26 +118,9 @@ class RangeReader:
             ((seen.first_offset, seen.last_offset),),
             seen.first_timestamp,
             seen.max_timestamp,
-            producers,
-            transactions,
+            producers.ids,
+            producers.transactions or (),
         )
-
-
-def _producers_in(events: Iterable[bytes]) -> tuple[frozenset[int], tuple[tuple[int, int], ...]]:
-    """The producers of batches, and their transactions, each with its first offset here."""
-    producers: set[int] = set()
-    transactions: dict[tuple[int, int], None] = {}
-    open_: dict[int, int] = {}
-    for packed in events:
-        for producer, _, first, _, _, _, _, _, _, _, _, kind, flags, _ in _EVENT.iter_unpack(packed):
-            if kind == GAP:
-                continue
-            producers.add(producer)
-            if kind != DATA:
-                transactions[producer, open_.pop(producer, first)] = None
-            elif flags & TRANSACTIONAL:
-                transactions[producer, open_.setdefault(producer, first)] = None
-    return frozenset(producers), tuple(transactions)
 
 
 def loss_of_plan(given: PlanInput, ranges: RangeReader, removed: Mapping[str, Sequence[Piece]]) -> Lost:

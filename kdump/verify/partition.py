@@ -12,14 +12,14 @@ from kdump.format.naming import Kind
 from kdump.kernel.results import ScanState
 from kdump.log.compaction import is_compacted_log
 from kdump.log.damage import Damage
-from kdump.log.segment_view import SegmentView, Stretch
+from kdump.log.segment_view import ProducerFold, SegmentView, Stretch
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.verify.checks import epochs, files, offsets, records, segments, timestamps
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.index_verifier import CompanionReader, IndexVerifier
 from kdump.verify.log_state import LogState, PreviousSegment
-from kdump.verify.producer_verifier import ProducerVerifier, producers_in
+from kdump.verify.producer_verifier import ProducerVerifier
 from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import Counts, FileReport, Report
 from kdump.verify.scan import ScanOptions
@@ -63,7 +63,7 @@ class PartitionVerifier:
         self._future: list[tuple[str, int, int]] = []
         self._valid: dict[str, ValidSegment] = {}
         self._open_before_damage: Mapping[int, int] | None = None
-        self._stretch_producers: list[set[int]] = []
+        self._stretch_producers: list[ProducerFold] = []
         self._views: dict[str, SegmentView] = {}
 
     def _is_compacted_log(self) -> bool:
@@ -90,7 +90,7 @@ class PartitionVerifier:
         """Begin a segment. Returns the function that takes the events of its producers, in log order."""
         log = segment.log
         self._open_before_damage = None
-        self._stretch_producers = [set()]
+        self._stretch_producers = [ProducerFold()]
         if log.kind is not Kind.LOG or log.path in self._misnamed:
             return _ignore
         replay = self._producers.begin_segment(log.base_offset, self._state)
@@ -100,7 +100,7 @@ class PartitionVerifier:
         def replay_and_note(events: bytes) -> None:
             # Only a plan that removes batches asks for their producers, and it removes none before the first damage.
             if self._state.broken or len(self._stretch_producers) > 1:
-                self._stretch_producers[-1].update(producers_in(events))
+                self._stretch_producers[-1].add(events)
             replay(events)
 
         return replay_and_note
@@ -125,7 +125,7 @@ class PartitionVerifier:
         """Note what is open at the first damage of the segment. The events before a damage were replayed."""
         if len(self._stretch_producers) == 1:
             self._open_before_damage = self._producers.open_by_producer()
-        self._stretch_producers.append(set())
+        self._stretch_producers.append(ProducerFold())
 
     def end_segment(self, segment: Segment, summary: RangeSummary) -> None:
         """Add the scan of the segment, after its events were replayed."""
@@ -252,7 +252,7 @@ class PartitionVerifier:
         for item in items:
             if isinstance(item, Stretch):
                 own = next(noted, None)
-                item = item._replace(producers=frozenset(own) if own is not None and is_noted else None)
+                item = item._replace(producers=own.result() if own is not None and is_noted else None)
                 is_noted = True
             found.append(item)
         return SegmentView(tuple(found), state)

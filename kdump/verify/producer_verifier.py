@@ -1,11 +1,10 @@
 """Replay the producers of a partition over its segments, and check its producer snapshots against the replay."""
 
-import struct
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from kdump.format.naming import COORDINATOR_TOPICS
-from kdump.kernel.producers import EVENT, GAP, Producers
+from kdump.kernel.producers import Producers
 from kdump.kernel.results import AbortedTxn
 from kdump.storage.file_store import status_of
 from kdump.storage.partition import LogFile, Partition
@@ -17,9 +16,6 @@ from kdump.verify.report import Report
 
 if TYPE_CHECKING:
     from kdump.verify.checks.hanging import OpenTransaction
-
-
-_EVENT: Final = struct.Struct(EVENT)
 
 
 class ProducerVerifier:
@@ -126,11 +122,6 @@ class ProducerVerifier:
                     file.path, found, differences, known, latest, incomplete, self._log_start
                 )
             )
-
-
-def producers_in(events: bytes) -> Iterator[int]:
-    """The producer of each of these events of a scan."""
-    return (producer for producer, *_, kind, _, _ in _EVENT.iter_unpack(events) if kind != GAP)
 
 
 def _changed_ms(file: LogFile) -> int:

@@ -6,6 +6,7 @@ What the kernel of the operating system counts: pages that are in its cache coun
 from __future__ import annotations
 
 import os
+import random
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -105,6 +106,48 @@ def test_a_damaged_log_is_read_a_few_times(
 @pytest.mark.parametrize(("run", "most"), [(verify, 1.6), (preview, 2.0)], ids=_name)
 def test_a_damaged_log_of_magic_1_is_read_as_often(tmp_path: Path, run: Callable[[str], None], most: float) -> None:
     size = fill(tmp_path / "logs" / "topic-0", bytearray(build.message_v1(b"k", b"v" * 1000)), 1)
+    before = read_bytes()
+    run(str(tmp_path / "logs"))
+    assert (read_bytes() - before) / size <= most
+
+
+def fill_with_transactions(directory: Path) -> int:
+    """A log like that of `fill` whose transactions have eight batches of one of ten producers; its size in bytes."""
+    records = [build.record(value=b"v" * 1000) for _ in range(16)]
+    directory.mkdir(parents=True)
+    path, rng = directory / f"{0:020d}.log", random.Random(1)
+    sequences, begun, offset = [0] * 10, [0] * 10, 0
+    starts: list[int] = []
+    built = [
+        bytearray(build.batch(records, producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True))
+        for producer in range(10)
+    ]
+    with path.open("wb") as log:
+        while log.tell() < BYTES:
+            producer = rng.randrange(10)
+            if begun[producer] == 8:
+                begun[producer] = 0
+                log.write(build.marker(rng.choice(("COMMIT", "ABORT")), base_offset=offset, producer_id=producer))
+                offset += 1
+                continue
+            begun[producer] += 1
+            struct.pack_into(">i", built[producer], 53, sequences[producer])
+            sequences[producer] += 16
+            starts.append(log.tell())
+            struct.pack_into(">q", built[producer], 0, offset)
+            log.write(build.reseal(bytes(built[producer])))
+            offset += 16
+    with path.open("r+b") as log:
+        log.seek(starts[len(starts) // 2] + 100)
+        log.write(b"\xff")
+    return path.stat().st_size
+
+
+@pytest.mark.parametrize(("run", "most"), [(verify, 1.6), (preview, 2.0), (truncate, 3.0), (salvage, 4.0)], ids=_name)
+def test_a_damaged_log_with_transactions_is_read_as_often(
+    tmp_path: Path, run: Callable[[str], None], most: float
+) -> None:
+    size = fill_with_transactions(tmp_path / "logs" / "topic-0")
     before = read_bytes()
     run(str(tmp_path / "logs"))
     assert (read_bytes() - before) / size <= most

@@ -1,6 +1,7 @@
 """Reads what the row of a batch does not show: what a marker says, what is in a compressed message."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from kdump.broker.file_records import FileChannelRecordBatch, FileRecords, ReadBuffer, UncaughtReadError
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
@@ -8,13 +9,16 @@ from kdump.log.batch_span import BatchSpan
 from kdump.log.file_batches import BatchFile
 from kdump.storage.source import InputFile
 
+_HEADER_BYTES: Final = 512
+"""Few batches have to be read, and most are far from each other."""
+
 
 class BatchReader:
     """Reads batches of the log files; a context manager that closes them."""
 
     def __init__(self, directory: str, files: Sequence[BatchFile]) -> None:
         self._files = files
-        self._buffer = ReadBuffer()
+        self._buffer = ReadBuffer(_HEADER_BYTES)
         self._number = -1
         self._source: InputFile | None = None
         self._records: FileRecords | None = None

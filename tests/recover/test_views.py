@@ -1,0 +1,137 @@
+"""A plan that goes by what verify's scan showed of a damaged log is the plan that reads the log again."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kdump.errors import SourceError
+from kdump.format.naming import Kind
+from kdump.kernel.producers import Runs
+from kdump.log.segment_view import MOST_TRANSACTIONS, ProducerFold, StretchProducers
+from kdump.recover.plan import SALVAGE, Plan, RecoverOptions
+from kdump.recover.planner import plan_partition
+from kdump.storage.discovery import discover
+from kdump.storage.log_walk import walk_of
+from kdump.storage.partition import Partition
+from kdump.storage.source import BytesSource
+from kdump.verify.report import Report
+from support import build, damage, damage_partition, partition_cases
+from support.damage import NotApplicable
+from support.expected_files import put, report_of
+from support.laws import examples
+from support.salvage_faults import partitions
+
+OPTIONS = (
+    RecoverOptions(walk="all"),
+    RecoverOptions(strategy=SALVAGE),
+    RecoverOptions(strategy=SALVAGE, undecided="drop"),
+)
+STAMP = 1_600_000_000_000
+
+
+def plan_of(report: Report, directory: Path, options: RecoverOptions) -> Plan | str:
+    partition = next(item for item in discover([str(directory)]) if isinstance(item, Partition))
+    try:
+        return plan_partition(report, partition, options)
+    except SourceError as error:
+        return str(error)
+
+
+def check_plans(directory: Path, case: object) -> bool:
+    """Whether the report had views; each strategy has the same plan without them."""
+    report = report_of(directory)
+    without = replace(report, views={})
+    for options in OPTIONS:
+        assert plan_of(report, directory, options) == plan_of(without, directory, options), (case, options.strategy)
+    return bool(report.views)
+
+
+def test_a_log_with_transactions_is_planned_as_if_it_was_read(tmp_path: Path) -> None:
+    seen = 0
+    for number in range(examples(80)):
+        rng = random.Random(number)
+        segments = build.partition(
+            rng, batches=rng.choice((8, 40)), odd=rng.choice((0, 0.1)), removed=number % 3 * 0.05
+        )
+        broken = partition_cases.broken(segments, rng, rng.choice((1, 1, 2, 3)))
+        files = {f"{segment.base_offset:020d}.log": segment.data for segment in broken}
+        seen += check_plans(put(tmp_path / str(number) / "topic-0", files), number)
+    assert seen > examples(80) // 2
+
+
+def test_the_logs_of_brokers_are_planned_as_if_they_were_read(tmp_path: Path) -> None:
+    """Of each magic and codec, compacted ones too."""
+    seen = 0
+    for number in range(examples(60)):
+        rng = random.Random(number)
+        place = rng.choice(partitions())
+        directory = tmp_path / str(number) / place.name
+        shutil.copytree(place, directory)
+        logs = [path for path in sorted(directory.glob("*.log")) if path.stat().st_size]
+        try:
+            if rng.random() < 0.5 and logs:
+                log = rng.choice(logs)
+                log.write_bytes(damage.damage(log.read_bytes(), rng))
+            else:
+                damage_partition.apply(rng.choice(sorted(damage_partition.DAMAGES)), directory, rng)
+        except NotApplicable:
+            continue
+        if any(isinstance(item, Partition) for item in discover([str(directory)])):
+            seen += check_plans(directory, (number, place))
+    assert seen > examples(60) // 3
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_what_is_given_up_has_the_largest_timestamp_of_its_own(tmp_path: Path, transactional: bool) -> None:
+    """Not that of a batch before the damage, which the scan carries on."""
+    log = b"".join(
+        build.batch(
+            [build.record(b"k", b"v", timestamp=STAMP - offset)],
+            base_offset=offset,
+            producer_id=7 if transactional else -1,
+            producer_epoch=0 if transactional else -1,
+            base_sequence=offset if transactional else -1,
+            transactional=transactional,
+        )
+        for offset in range(5)
+    )
+    size = len(log) // 5
+    bad = bytearray(log)
+    bad[size + 64] ^= 1
+    directory = put(tmp_path / "topic-0", {f"{0:020d}.log": bytes(bad)})
+    plan = plan_of(report_of(directory), directory, RecoverOptions(walk="all"))
+    assert isinstance(plan, Plan)
+    assert (plan.lost.given_up.batches, plan.lost.given_up.max_timestamp) == (3, STAMP - 2)
+
+
+def producers_of(data: bytes) -> StretchProducers:
+    fold = ProducerFold()
+    for _ in walk_of(Kind.LOG, BytesSource(data), base_offset=0, runs=Runs(), on_events=fold.add):
+        pass
+    return fold.result()
+
+
+def test_the_producers_of_stretches_add_up() -> None:
+    for number in range(examples(60)):
+        rng = random.Random(number)
+        data = b"".join(segment.data for segment in build.partition(rng, batches=30, odd=0))
+        starts = [0, *(batch.position + batch.size for batch in damage.batches(data))]
+        left, right = sorted(rng.choices(starts, k=2))
+        added = producers_of(data[:left]).plus(producers_of(data[left:right])).plus(producers_of(data[right:]))
+        assert added == producers_of(data), number
+
+
+def test_too_many_transactions_are_not_listed() -> None:
+    """They would take the memory of as many rows: then the log is read."""
+    data = b"".join(
+        build.marker("COMMIT", base_offset=offset, producer_id=offset) for offset in range(MOST_TRANSACTIONS + 1)
+    )
+    found = producers_of(data)
+    assert (found.transactions, found.markers) == (None, MOST_TRANSACTIONS + 1)
+    assert found.plus(StretchProducers()).transactions is None
+    assert StretchProducers().plus(found).transactions is None
