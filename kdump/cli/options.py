@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta, tzinfo
@@ -14,12 +15,15 @@ from kdump.cli import completion
 from kdump.cli.param_type import ParamType
 from kdump.errors import KdumpError, SourceError
 from kdump.format.naming import LOG_KINDS, Kind
+from kdump.render import PAGE_FORMATS
 from kdump.storage import discovery
 from kdump.storage.file_store import check_password
 from kdump.storage.partition import LogDirectory, LogFile, Partition, without_companions
 from kdump.verify.findings import Severity
+from kdump.verify.next_step import shell_command
 
 if TYPE_CHECKING:
+    from kdump.render.base import PageOptions
     from kdump.verify.display import FindingDisplay
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -160,7 +164,8 @@ level = click.option(
     "--level",
     type=click.Choice(["error", "warning", "info"]),
     callback=lambda ctx, param, value: value and Severity[value.upper()],
-    help="The lowest severity of the findings that are shown. Default: warning; with --format json all are.",
+    help="The lowest severity of the findings that are shown. Default: warning in text and terminal; the other formats"
+    " show all.",
 )
 everything = click.option(
     "--all",
@@ -246,6 +251,12 @@ def output_format(*names: str, note: str = "") -> Callable[[Command], Command]:
     """The option --format with these formats. Its default is terminal on a terminal, text elsewhere."""
 
     def chosen(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+        if value in PAGE_FORMATS and sys.stdout.isatty():
+            command = shell_command(["kdump", *sys.argv[1:]])
+            raise click.UsageError(
+                f"--format {value} is a page, which goes to a file or a pipe and not to a terminal:"
+                f" {command} > kdump.{value}"
+            )
         coloured = ctx.params.get("color") == "always"
         return value or ("terminal" if coloured or sys.stdout.isatty() else "text")
 
@@ -259,15 +270,38 @@ def output_format(*names: str, note: str = "") -> Callable[[Command], Command]:
     )
 
 
+def page_options(command: Command) -> Command:
+    """The option of the format html that verify, recover and stat have."""
+    return click.option(
+        "--reproducible",
+        is_flag=True,
+        help="With --format html: leave out times and absolute paths, so that the same input gives the same page.",
+    )(command)
+
+
+def page(chosen: dict[str, Any]) -> "PageOptions":
+    """What --reproducible, --show-keys and the paths say of a page. Refuses what no page has."""
+    from kdump.render.base import PageOptions
+
+    is_page = chosen["format_name"] in PAGE_FORMATS
+    for name in ("reproducible", "show_keys"):
+        if chosen.get(name) and not is_page:
+            raise click.UsageError(f"--{name.replace('_', '-')} has no effect without --format html")
+    if is_page and chosen["quiet"]:
+        raise click.UsageError("--format html is one page, of which the summary is the head: leave out --quiet")
+    paths, now_ms = tuple(chosen["paths"]), int(time.time() * 1000)
+    return PageOptions(paths, now_ms, chosen["reproducible"], bool(chosen.get("show_keys")))
+
+
 def display(chosen: dict[str, Any], select: tuple[str, ...] = (), *, verbose: bool = False) -> "FindingDisplay":
     """Which findings --level, --all and --select show in the chosen format; `verbose` shows info too.
 
-    JSON is for programs: it holds all of them unless --level is given.
+    JSON is for programs, and a page filters: both hold all of them unless --level is given.
     """
     from kdump.verify.display import LINES, FindingDisplay
 
     level: Severity | None = chosen["level"]
-    if chosen["format_name"] == "json":
+    if chosen["format_name"] in ("json", *PAGE_FORMATS):
         return FindingDisplay(Severity.INFO if level is None else level, select)
     if level is None:
         fails = chosen.get("fail_on")

@@ -13,7 +13,7 @@ from kdump.cli.execution import Found, ProblemLog, execution
 from kdump.cli.progress import Progress
 from kdump.cli.sections import SectionedCommand
 from kdump.errors import SourceError
-from kdump.render import FINDING_FORMATS, renderer
+from kdump.render import PAGE_FORMATS, REPORT_FORMATS, renderer
 from kdump.render import RenderOptions as Look
 from kdump.render.base import VerifyRenderer
 from kdump.verify import verify
@@ -32,7 +32,17 @@ SECTIONS = {
     "What is checked": ("deep", "compare", "compacted", "no_companions", "live", "kind", "max_batch_bytes"),
     "Which findings": ("select", "ignore", "level", "everything", "explain"),
     "Reading": ("jobs", "master", "spark_settings", "io_limit", "keep_cache"),
-    "Report": ("format_name", "by_partition", "verbose", "fail_on", "color", "progress", "quiet", "help_all"),
+    "Report": (
+        "format_name",
+        "reproducible",
+        "by_partition",
+        "verbose",
+        "fail_on",
+        "color",
+        "progress",
+        "quiet",
+        "help_all",
+    ),
 }
 FIRST = (
     *("deep", "compare", "live", "select", "explain", "by_partition", "verbose"),
@@ -129,7 +139,8 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
 @options.fail_on
 @options.level
 @options.everything
-@options.output_format(*FINDING_FORMATS)
+@options.output_format(*REPORT_FORMATS)
+@options.page_options
 @options.kind
 @options.max_batch_bytes
 @options.jobs
@@ -234,7 +245,12 @@ def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
 
 def _look(chosen: dict[str, Any]) -> Look:
     display = options.display(chosen, chosen["select"], verbose=chosen["verbose"])
-    return Look(color=options.use_color(chosen["color"]), ascii_lines=options.is_ascii(), display=display)
+    return Look(
+        color=options.use_color(chosen["color"]),
+        ascii_lines=options.is_ascii(),
+        display=display,
+        page=options.page(chosen),
+    )
 
 
 def _reports(
@@ -257,12 +273,13 @@ def _show(
     report: verify.Report, findings: list[Finding], wanted: FindingFilter, chosen: dict[str, Any], out: VerifyRenderer
 ) -> None:
     """Print what the options ask for of one report."""
-    if chosen["by_partition"]:
+    is_page = chosen["format_name"] in PAGE_FORMATS
+    if chosen["by_partition"] or is_page:
         summary = summarize_partition(report, wanted)
-        is_json = chosen["format_name"] == "json"
-        if summary is not None and (is_json or chosen["verbose"] or _is_shown(summary, out)):
+        is_whole = is_page or chosen["format_name"] == "json"
+        if summary is not None and (is_whole or chosen["verbose"] or _is_shown(summary, out)):
             out.partition(report.path, summary)
-        if not is_json:
+        if not is_whole:
             return
     if not chosen["verbose"]:
         if findings:

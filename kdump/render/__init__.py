@@ -21,7 +21,9 @@ __all__ = [
     "BYTE_FORMATS",
     "FINDING_FORMATS",
     "FORMATS",
+    "PAGE_FORMATS",
     "RECORD_FORMATS",
+    "REPORT_FORMATS",
     "STAT_FORMATS",
     "RenderOptions",
     "Renderer",
@@ -50,10 +52,12 @@ RECORD_FORMATS = {
 """The same of the formats that show records alone. The csv of stat shows its rows."""
 BYTE_FORMATS = {"hex": ("kdump.render.hex", "HexRenderer")}
 """The same of the format that shows the bytes of a log field by field."""
+PAGE_FORMATS = {"html": ("kdump.render.html", "HtmlRenderer")}
+"""The same of the format that shows a whole run as one page."""
 FINDING_FORMATS = tuple(name for name in FORMATS if name != "kafka")
 """The formats of findings and plans: Kafka's dump tool shows files only."""
-
-
+REPORT_FORMATS = (*FINDING_FORMATS, *PAGE_FORMATS)
+"""The same, with that of a page."""
 STAT_FORMATS = (*FINDING_FORMATS, "csv")
 """The formats of numbers."""
 
@@ -68,7 +72,7 @@ def renderer(
     """
     from kdump.render.base import RenderOptions
 
-    module, class_name = {**FORMATS, **RECORD_FORMATS, **BYTE_FORMATS}[name]
+    module, class_name = {**FORMATS, **RECORD_FORMATS, **BYTE_FORMATS, **PAGE_FORMATS}[name]
     found: Interface = getattr(import_module(module), class_name)(stream, options or RenderOptions())
     assert interface is None or isinstance(found, interface), f"{name} shows no {interface.__name__}"
     return found

@@ -35,6 +35,19 @@ they come, and the verdict comes after them.
 _NOTHING: Mapping[tuple[str, str], int] = {}
 
 
+class PageOptions(NamedTuple):
+    """What a page says of its run: the `paths` that were named, and the time `now_ms`.
+
+    `reproducible`: it has neither times nor absolute paths, so that the same input gives the same page. `show_keys`: it
+    shows keys of records, and not only their length and hash.
+    """
+
+    paths: tuple[str, ...] = ()
+    now_ms: int = 0
+    reproducible: bool = False
+    show_keys: bool = False
+
+
 class RenderOptions(NamedTuple):
     """How values are shown. Every format takes the options that it knows.
 
@@ -42,7 +55,7 @@ class RenderOptions(NamedTuple):
     the choice to it. `records_only` leaves out the lines of valid batches. `deep_iteration`, `print_data_log` and
     `skip_record_metadata` are options of Kafka's dump tool and belong to the format `kafka` alone. `ascii_lines`: so
     are the lines and bars of the terminal. `display` says which findings are shown; without it all are. `totals`: stat
-    shows the total too. `every_line`: the format hex shows all lines of a batch.
+    shows the total too. `every_line`: the format hex shows all lines of a batch. `page` belongs to the format html.
 
     The others belong to the formats of records (kdump.render.record_renderer). `template` is that of the format
     template. `null` stands for a null key or value. `separator` comes after each value. `decoded`: records have the
@@ -64,6 +77,7 @@ class RenderOptions(NamedTuple):
     null: bytes = b""
     separator: bytes = b"\n"
     decoded: bool = False
+    page: PageOptions = PageOptions()
 
     def hides_batch(self, damage: str | None) -> bool:
         """Whether the line of a batch is left out. A damaged batch is always shown, since its records are missing."""

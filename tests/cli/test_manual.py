@@ -122,7 +122,7 @@ SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPL
 def test_sections(name: str) -> None:
     found = re.findall(r"^\.Sh (.+)$", PAGES[name], re.MULTILINE)
     more = {
-        "kdump.1": ["FILES", "OBJECT STORES", "COMPATIBILITY"],
+        "kdump.1": ["FILES", "HTML", "OBJECT STORES", "COMPATIBILITY"],
         "kdump-dump.1": [
             "BYTES",
             "JSON",

@@ -1,0 +1,236 @@
+"""One self-contained page in HTML: what a verify, a recovery or a stat found, to look at and to attach to a ticket.
+
+The page holds its data as columns of JSON, and scripts that show them; it loads nothing. It formats values and reads
+no log. What it shows is bounded (kdump.render.html.page.MOST_BYTES), and it says what it does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from kdump import __version__
+from kdump.render.base import RenderOptions, VerifyRenderer
+from kdump.render.html import page
+from kdump.render.html.finding_table import FindingTable
+from kdump.render.html.names import PathNames
+from kdump.render.html.script_data import Column
+from kdump.render.sentences import comparison_summary, counted, verify_summary, verify_verdict
+
+if TYPE_CHECKING:
+    from kdump.format.json_types import Fields
+    from kdump.render.escaping import Path
+    from kdump.replicas.compare import ComparisonSummary, PartitionComparison
+    from kdump.verify.findings import Finding
+    from kdump.verify.summary import PartitionSummary, VerifySummary
+
+_NOTHING: Mapping[tuple[str, str], int] = {}
+_NO_KEYS: Final = "This page holds no keys, header values or values of records."
+_PARTITION_BYTES: Final = 768 << 10
+"""The bytes of the page for a line for each partition with errors or warnings."""
+_ROW_BYTES: Final = 60
+_MOST_PATHS: Final = 20
+_LONGEST_COMMAND: Final = 32 << 10
+GOOD, BAD, DOUBTFUL, PLAIN = "good", "bad", "doubtful", "plain"
+
+
+class HtmlRenderer(VerifyRenderer):
+    """Collects what it is given, and writes a page when it gets the summary."""
+
+    def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
+        super().__init__(stream, options)
+        page.check_libraries()
+        self._names = PathNames(options.page.paths)
+        self._findings = FindingTable(self._names.text)
+        self._partitions = _PartitionTable(self._names)
+        self._compared: list[PartitionComparison] = []
+
+    def entry(self, path: Path, kind: str, fields: Fields) -> None:
+        """Lines of files are not on the page."""
+
+    def finding(self, finding: Finding) -> None:
+        self._findings.add([finding], {})
+
+    def findings(
+        self,
+        findings: Iterable[Finding],
+        not_kept: Mapping[tuple[str, str], int] = _NOTHING,
+        show: Callable[[Finding], None] | None = None,
+    ) -> None:
+        display = self.options.display
+        self._findings.add(
+            (each for each in findings if display is None or display.takes(each.code, each.severity)), not_kept
+        )
+
+    def partition(self, path: Path, summary: PartitionSummary) -> None:
+        self._partitions.add(path, summary)
+
+    def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
+        tone, headline = _verify_headline(summary)
+        lines = dict(verify_verdict(summary))
+        verdict = {"tone": tone, "headline": headline, "sentence": lines.get("broker", ""), "lost": lines.get("lost")}
+        counts, damaged = self._partitions, summary.bytes - summary.valid_bytes
+        tiles = [
+            _tile("Partitions with errors or warnings", counts.bad, tone=BAD if counts.bad else GOOD),
+            _tile("Healthy partitions", counts.healthy, tone=GOOD if counts.healthy else PLAIN),
+            _tile("Log files", summary.files),
+            _tile("Batches", summary.batches),
+            _tile("Records", summary.records),
+            _tile("Bytes in no valid batch", damaged, "bytes", tone=BAD if damaged else GOOD, of=summary.bytes),
+        ]
+        self._write("verify", verdict, summary.next, tiles, verify_summary(summary), exit_status, summary.seconds)
+
+    def comparison(self, compared: PartitionComparison) -> None:
+        self._compared.append(compared)
+
+    def comparison_summary(self, summary: ComparisonSummary, exit_status: int, seconds: float) -> None:
+        verdict: Fields = {"tone": GOOD, "headline": "All copies that were compared agree"}
+        if summary.undecided:
+            verdict = {"tone": DOUBTFUL, "headline": f"{counted(summary.undecided, 'pair')} of copies undecided"}
+        if summary.diverged:
+            verdict = {"tone": BAD, "headline": f"{counted(summary.diverged, 'pair')} of copies diverged"}
+        tiles = [
+            _tile("Topic-partitions compared", summary.partitions),
+            _tile("Pairs that agree", summary.agree, tone=GOOD if summary.agree else PLAIN),
+            _tile("Pairs that diverged", summary.diverged, tone=BAD if summary.diverged else PLAIN),
+            _tile("Pairs undecided", summary.undecided, tone=DOUBTFUL if summary.undecided else PLAIN),
+        ]
+        from kdump.render.html.copies import copies_section
+
+        section = copies_section(self._compared, self._names)
+        sums = comparison_summary(summary)
+        self._write("verify", {**verdict, "sentence": ""}, None, tiles, sums, exit_status, seconds, [section])
+
+    def _write(
+        self,
+        command: str,
+        verdict: Fields,
+        next_command: str | None,
+        tiles: Sequence[Fields],
+        sums: str,
+        exit_status: int,
+        seconds: float,
+        sections: Sequence[Fields] | None = None,
+    ) -> None:
+        """Write the page."""
+        of, names = self.options.page, self._names
+        head: Fields | None = None
+        if not of.reproducible:
+            more = len(of.paths) - _MOST_PATHS
+            paths = [*of.paths[:_MOST_PATHS], *([f"and {more} more"] if more > 0 else [])]
+            head = {"paths": paths, "root": names.root, "now_ms": of.now_ms, "seconds": seconds}
+        short = {name: names.text(value) if isinstance(value, str) else value for name, value in verdict.items()}
+        values: Fields = {
+            "title": f"kdump {command}: {short['headline']}",
+            "command": command,
+            "verdict": short,
+            "next": self._command(next_command),
+            "tiles": tiles,
+            "sums": names.text(sums),
+            "head": head,
+            "version": __version__,
+            "exit_status": exit_status,
+            "keys": _NO_KEYS,
+            "cut": [*self._findings.cut, *self._partitions.cut],
+            "findings": self._findings.count,
+            "partitions": self._partitions.count,
+            "sections": sections or [],
+        }
+        data: Fields = {
+            "command": command,
+            "findings": self._findings.data(),
+            "partitions": self._partitions.data(),
+            **{str(each["id"]): each["data"] for each in sections or []},
+        }
+        self.out.write(page.page(values, data))
+
+    def _command(self, command: str | None) -> str | None:
+        """A command as the page has it."""
+        if command is None or len(command) <= _LONGEST_COMMAND:
+            return command if command is None or not self.options.page.reproducible else self._names.text(command)
+        return "a command with more paths than this page has room for: --format text has it"
+
+
+class _PartitionTable:
+    """The partitions with errors or warnings as columns; the others are counted."""
+
+    def __init__(self, names: PathNames) -> None:
+        self._names = names
+        self._paths = Column()
+        self._rows: list[tuple[int | None, ...]] = []
+        self._left = _PARTITION_BYTES
+        self.bad = self.healthy = 0
+
+    def add(self, path: Path, summary: PartitionSummary) -> None:
+        from kdump.verify.findings import Severity
+
+        by: dict[Severity, int] = dict.fromkeys(Severity, 0)
+        for (_, severity), count in summary.counts.items():
+            by[severity] += count
+        if not by[Severity.ERROR] and not by[Severity.WARNING]:
+            self.healthy += summary.topic_partition is not None or summary.segments > 0
+            return
+        self.bad += 1
+        if self._left <= 0:
+            return
+        outcome = summary.outcome
+        number, taken = self._paths.index(self._names.text(str(path)))
+        self._left -= taken + _ROW_BYTES
+        broker = None if outcome is None else 2 if outcome.refusals else int(bool(outcome.truncations))
+        end = None if outcome is None else outcome.log_end_offset
+        self._rows.append(
+            (
+                number,
+                by[Severity.ERROR],
+                by[Severity.WARNING],
+                summary.segments,
+                summary.bytes,
+                summary.bytes - summary.valid_bytes,
+                summary.log_start_offset,
+                summary.log_end_offset,
+                end,
+                broker,
+            )
+        )
+
+    @property
+    def count(self) -> int:
+        return len(self._rows)
+
+    @property
+    def cut(self) -> list[str]:
+        hidden = self.bad - len(self._rows)
+        return [f"{counted(hidden, 'more partition')} with errors or warnings not on this page"] if hidden else []
+
+    def data(self) -> Fields:
+        """The columns."""
+        names = (
+            *("path", "errors", "warnings", "segments", "bytes", "damaged", "start", "end"),
+            *("broker_end", "broker"),
+        )
+        return {"paths": self._paths.texts} | {
+            name: [row[number] for row in self._rows] for number, name in enumerate(names)
+        }
+
+
+def _tile(label: str, value: int | None, unit: str = "count", *, tone: str = PLAIN, of: int | None = None) -> Fields:
+    return {"label": label, "value": value, "unit": unit, "tone": tone, "of": of}
+
+
+def _verify_headline(summary: VerifySummary) -> tuple[str, str]:
+    """The tone and the words of the verdict."""
+    from kdump.verify.findings import Severity
+
+    worst, verdict = summary.worst, summary.verdict
+    if summary.interrupted:
+        return DOUBTFUL, "The run was interrupted"
+    if verdict.refused is not None:
+        return BAD, "A broker does not start on these files"
+    if worst is not Severity.ERROR:
+        found = "No errors, but warnings" if worst is Severity.WARNING else "No errors and no warnings"
+        return DOUBTFUL if worst is Severity.WARNING else GOOD, found
+    if verdict.starts is None:
+        return BAD, "Damage was found; whether a broker starts is not known"
+    if verdict.truncated.number:
+        return BAD, f"A broker starts, and truncates {counted(verdict.truncated.number, 'log')}"
+    return BAD, "A broker starts; errors were found"

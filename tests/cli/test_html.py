@@ -1,0 +1,219 @@
+"""The page of `--format html`: what is in it, what must never be in it, and where it is refused."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kdump.errors import KdumpError
+from kdump.render.html import page as pages
+from kdump.render.html.finding_table import FindingTable
+from kdump.render.html.names import PathNames
+from kdump.render.html.script_data import script_json
+from kdump.verify.findings import Severity, make_finding
+from support import build, directories
+from support.command_runs import run_inside
+
+VENDOR = Path(pages.__file__).parent / "vendor"
+SCRIPTED = frozenset(("script", "style", "data", "title"))
+HOSTILE = ("<img src=x onerror=alert(1)>-0", '"><script>alert(1)<_script>-1', "a\u202eb\u2066\x1b[31m\n\x7f-2")
+
+
+class Page(HTMLParser):
+    """The elements of a page, with their attributes, and the text in those of scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self._inside = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._inside = tag
+        if tag in SCRIPTED:
+            self.texts.append((tag, ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside in SCRIPTED:
+            self.texts[-1] = (self._inside, self.texts[-1][1] + data)
+
+    @property
+    def policy(self) -> str:
+        return next(of["content"] or "" for tag, of in self.elements if of.get("http-equiv"))
+
+    @property
+    def data(self) -> dict[str, Any]:
+        kinds = [of.get("type") for tag, of in self.elements if tag == "script"]
+        scripts = [text for tag, text in self.texts if tag == "script"]
+        found: dict[str, Any] = json.loads(scripts[kinds.index("application/json")])
+        return found
+
+    def texts_of(self, tag: str) -> Iterator[str]:
+        kinds = iter([of.get("type") for name, of in self.elements if name == tag])
+        return (text for name, text in self.texts if name == tag and next(kinds) is None)
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A log directory whose partitions have hostile names; each is damaged in one batch."""
+    batches = [build.batch([build.record(b"k", b"v%d" % at)], base_offset=at) for at in range(20)]
+    log = directories.partition({0: b"".join(batches[:10]), 10: b"".join(batches[10:])})
+    name = "00000000000000000010.log"
+    data = bytearray(log[name])
+    data[-20] ^= 1
+    return directories.write(
+        tmp_path / "logs", directories.log_directory({each: {**log, name: bytes(data)} for each in HOSTILE})
+    )
+
+
+def page_of(directory: Path, *arguments: str) -> tuple[int, str]:
+    ran = run_inside(directory, *arguments, "--format", "html")
+    assert not ran.problems, ran.problems
+    return ran.status, ran.text
+
+
+def test_a_page_holds_the_findings_with_what_the_catalogue_says(damaged: Path) -> None:
+    status, text = page_of(damaged, "verify", str(damaged))
+    assert status == 1
+    found = Page(text).data["findings"]
+    codes = [found["codes"][number]["code"] for number in found["code"]]
+    assert codes.count("batch/crc") == 3
+    assert all(each["why"] and each["title"] and each["recover"] for each in found["codes"])
+    assert len({len(found[name]) for name in ("code", "severity", "file", "position", "text")}) == 1
+    assert "kdump recover" in text
+
+
+def test_names_and_texts_are_data_and_never_markup(damaged: Path) -> None:
+    _, text = page_of(damaged, "verify", str(damaged))
+    page = Page(text)
+    assert {tag for tag, _ in page.elements}.isdisjoint(("img", "iframe", "link", "object"))
+    attributes = {name for _, of in page.elements for name in of}
+    assert not [name for name in attributes if name.startswith("on") or name in ("style", "src", "href", "srcdoc")] or {
+        of["href"] for _, of in page.elements if "href" in of
+    } == {"#main"}
+    assert all(letter.isprintable() or letter == "\n" for letter in text)
+    names = page.data["findings"]["partitions"]["name"]
+    assert sorted(names) == sorted(
+        ["<img src=x onerror=alert(1)>-0", '"><script>alert(1)<_script>-1', "a\\u202eb\\u2066\\x1b[31m\\n\\x7f-2"]
+    )
+
+
+@pytest.mark.parametrize("options", [(), ("--deep",)])
+def test_the_policy_allows_the_scripts_and_styles_of_the_page_and_nothing_else(
+    damaged: Path, options: tuple[str, ...]
+) -> None:
+    page = Page(page_of(damaged, "verify", *options, str(damaged))[1])
+    for tag in ("script", "style"):
+        sums = [
+            f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+            for text in page.texts_of(tag)
+        ]
+        assert f"{tag}-src {' '.join(sums)};" in page.policy
+        assert sums
+    assert page.policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in page.policy
+    assert "http" not in page.policy
+
+
+def test_a_reproducible_page_has_neither_times_nor_absolute_paths(damaged: Path, tmp_path: Path) -> None:
+    _, first = page_of(tmp_path, "verify", "--reproducible", str(damaged))
+    elsewhere = damaged.rename(tmp_path / "elsewhere")
+    _, second = page_of(tmp_path, "verify", "--reproducible", "--jobs", "1", str(elsewhere))
+    assert first.replace("kdump recover logs", "kdump recover elsewhere") == second
+    assert str(tmp_path) not in first
+    assert str(tmp_path) in page_of(tmp_path, "verify", str(elsewhere))[1]
+
+
+def test_a_page_has_a_bound_and_says_what_it_leaves_out() -> None:
+    table = FindingTable(str)
+    long = "x" * 150
+    for number in range(40_000):
+        path = f"/logs/{long}{number % 9000}-{number % 7}/{number:020d}.log"
+        table.add([make_finding("batch/crc", path, 0, 1, severity=Severity(number % 3), computed=1, stored=2)], {})
+    assert sum(int(re.findall(r"^\d+", said)[0]) for said in table.cut) + table.count == 40_000
+    assert len(table.cut) == 3
+    data = script_json(table.data())
+    assert len(data.encode()) < pages.MOST_BYTES * 3 // 4
+    by_severity = [table.data()["severity"].count(each) for each in (2, 1)]
+    assert by_severity[0] > 1.5 * by_severity[1] > 3000
+
+
+def test_a_terminal_is_refused_with_the_redirection_to_type(kdump: Any, damaged: Path) -> None:
+    ran = kdump.terminal("verify", "--format", "html", str(damaged))
+    assert ran.status == 2
+    assert " > kdump.html" in " ".join(ran.text.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--reproducible",), "--reproducible has no effect without --format html"),
+        (("--format", "html", "--quiet"), "leave out --quiet"),
+    ],
+)
+def test_what_does_not_go_together(damaged: Path, arguments: tuple[str, ...], said: str) -> None:
+    ran = run_inside(damaged, "verify", *arguments, str(damaged))
+    assert ran.status == 2
+    assert said in " ".join(ran.problems.split())
+
+
+def test_without_jinja2_it_is_said_what_to_install(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(KdumpError, match=r"jinja2 is not installed: pip install 'kdump\[html\]'"):
+        pages.check_libraries()
+    ran = run_inside(damaged, "verify", "--format", "html", str(damaged))
+    assert (ran.status, ran.out) == (3, b"")
+    assert "pip install" in ran.problems
+
+
+def test_the_charting_library_is_as_its_authors_made_it() -> None:
+    sums = dict(reversed(line.split()) for line in (VENDOR / "SHA256SUMS").read_text().splitlines())
+    assert sorted(sums) == ["LICENSE", "uPlot.iife.min.js", "uPlot.min.css"]
+    for name, digest in sums.items():
+        assert hashlib.sha256((VENDOR / name).read_bytes()).hexdigest() == digest
+    assert sum(file.stat().st_size for file in VENDOR.iterdir()) <= 300_000
+    scripts = [file for folder in ("templates", "vendor") for file in VENDOR.parent.joinpath(folder).glob("*.js")]
+    assert len(scripts) > 4
+    for file in scripts:
+        text = file.read_text()
+        assert not re.search(r"\beval\(|\bnew Function\b|\bFunction\(", text), file
+        if file.parent != VENDOR:
+            assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|https?:", text), file
+
+
+@pytest.mark.parametrize(
+    ("paths", "root", "path", "short"),
+    [
+        (("/data/kafka",), "/data/kafka", "/data/kafka/t-0/0.log", "t-0/0.log"),
+        (("/data/kafka/t-0",), "/data/kafka", "/data/kafka/t-0/0.log", "t-0/0.log"),
+        (("/data/kafka/t-0/0.log",), "/data/kafka", "/data/kafka/t-0/0.log", "t-0/0.log"),
+        (("/data/kafka/t-*",), "/data/kafka", "/data/kafka/t-0", "t-0"),
+        (("/a/x/t-0", "/a/y/t-0"), "/a", "/a/y/t-0", "y/t-0"),
+        (("/a/t-0", "b/t-0"), "", "b/t-0", "b/t-0"),
+        (("-",), "", "-", "-"),
+    ],
+)
+def test_paths_are_shown_inside_the_directory_of_all(paths: tuple[str, ...], root: str, path: str, short: str) -> None:
+    names = PathNames(paths)
+    assert (names.root, names.text(path)) == (root, short)
+
+
+def test_absurd_values_are_json() -> None:
+    assert script_json({"a": [None, True, 1, 1.5, float("nan"), b"xy", "</script>\u2028"]}) == (
+        '{"a":[null,true,1,1.5,null,"2 bytes","\\u003c/script\\u003e\\\\u2028"]}'
+    )
