@@ -29,6 +29,7 @@ class Table(StrEnum):
     """What a read gives: the records, or what is known about them."""
 
     RECORDS = "records"
+    LOSSES = "losses"
     BATCHES = "batches"
     FINDINGS = "findings"
     SEGMENTS = "segments"
@@ -140,7 +141,7 @@ def parse_batch_options(given: Mapping[str, str]) -> SourceOptions:
     for name in _OF_STREAMS:
         if name.lower() in options:
             warnings.warn(f"{name} option ignored in batch queries", stacklevel=2)
-    if parsed.table is not Table.RECORDS:
+    if parsed.table not in (Table.RECORDS, Table.LOSSES):  # a read of the same records has these losses
         for name in _NOT_OF_TABLES:
             if name.lower() in options:
                 raise SourceOptionError(f"{name} cannot be combined with table = {parsed.table}: it is about records")

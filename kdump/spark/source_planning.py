@@ -4,7 +4,7 @@ Runs in the process that plans the query, on the driver. Which records are damag
 """
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kdump.convert.choice import Choice, Included, choose
@@ -30,8 +30,8 @@ from kdump.spark.source_limits import (
     check_resolved,
     limit_name,
 )
-from kdump.spark.source_losses import DataLoss
-from kdump.spark.source_options import SourceOptions
+from kdump.spark.source_losses import DELETED, TRUNCATED, DataLoss, Loss, loss_of
+from kdump.spark.source_options import SourceOptions, Table
 from kdump.storage.copies import by_topic_id
 from kdump.storage.discovery import discover
 from kdump.storage.file_store import absolute
@@ -39,16 +39,38 @@ from kdump.storage.partition import Partition
 
 
 class AssignedLog(NamedTuple):
-    """A topic-partition that is read, and the offsets [start, end) of it."""
+    """A topic-partition that is read, the offsets [start, end) of it, and what of those asked for is not there."""
 
     log: KnownLog
     start: int
     end: int
+    losses: tuple[Loss, ...] = ()
+
+
+class PlannedLosses(NamedTuple):
+    """What planning shows of the losses: what a task of the table losses hands on."""
+
+    losses: tuple[Loss, ...]
+
+
+def plan_losses(options: SourceOptions) -> list[RangeOfLog | PlannedLosses]:
+    """The tasks of the table losses: the ranges of the records, after what is lost beside them.
+
+    Raises SourceOptionError, SourceError.
+    """
+    options = options._replace(fail_on_data_loss=False)
+    assigned = assigned_logs(options)
+    beside = tuple(loss for each in assigned for loss in each.losses)
+    return [*([PlannedLosses(beside)] if beside else ()), *_ranges(assigned, options)]
 
 
 def plan_ranges(options: SourceOptions) -> list[RangeOfLog]:
     """The ranges of the tasks, partition by partition. Raises SourceOptionError, SourceError, DataLoss."""
-    wanted = [RangeOfLog(each.log, OffsetRange(each.start, each.end)) for each in assigned_logs(options)]
+    return _ranges(assigned_logs(options), options)
+
+
+def _ranges(assigned: Iterable[AssignedLog], options: SourceOptions) -> list[RangeOfLog]:
+    wanted = [RangeOfLog(each.log, OffsetRange(each.start, each.end)) for each in assigned]
     sizes = RangeSizes(RANGE_BYTES, options.max_records_per_partition, options.min_partitions or 1)
     return [of_task(each) for each in cut(wanted, sizes)]
 
@@ -66,8 +88,7 @@ def assigned_logs(options: SourceOptions) -> list[AssignedLog]:
             latest = min(latest, stable_offset(log))
         start, end = starting_offset(log, latest, options), _end(log, latest, options)
         check_resolved(log.topic_partition, start, end)
-        start, end = _within(log, OffsetRange(start, end), latest, options)
-        found.append(AssignedLog(log, start, end))
+        found.append(_within(log, OffsetRange(start, end), latest, options))
     return found
 
 
@@ -167,14 +188,14 @@ _ABOVE: Final = "the log ends at offset {end}, and the read at {stop}"
 _BEYOND: Final = "checkpoint/beyond: the log ends at offset {end}, below its high watermark {mark}: records are gone"
 
 
-def _within(log: KnownLog, asked: OffsetRange, latest: int, options: SourceOptions) -> OffsetRange:
+def _within(log: KnownLog, asked: OffsetRange, latest: int, options: SourceOptions) -> AssignedLog:
     """What of the asked offsets is there."""
     start, stop = asked
-    path = log.reference.partition.path
+    of, path = log.topic_partition, log.reference.partition.path
     mark = log.high_watermark
     is_cut = mark is not None and mark > log.end and stop == log.end
     beyond = f"{path}: {_BEYOND.format(end=log.end, mark=mark)}"
-    if is_cut and not options.fail_on_data_loss:
+    if is_cut and not options.fail_on_data_loss and options.table is not Table.LOSSES:
         warnings.warn(beyond, DamageWarning, stacklevel=2)
     if options.fail_on_data_loss:
         if start < min(log.start, latest):
@@ -183,8 +204,15 @@ def _within(log: KnownLog, asked: OffsetRange, latest: int, options: SourceOptio
             raise DataLoss(f"{path}: {_ABOVE.format(end=latest, stop=stop)}")
         if is_cut:
             raise DataLoss(beyond)
+    losses = []
+    if start < min(log.start, stop):
+        losses.append(loss_of(of, start, min(log.start, stop) - 1, DELETED, path))
+    if stop > log.end:
+        losses.append(loss_of(of, max(log.end, start), stop - 1, TRUNCATED, path))
+    if is_cut and mark is not None:
+        losses.append(loss_of(of, log.end, mark - 1, "checkpoint/beyond", path))
     start = max(start, log.start)
-    return OffsetRange(start, max(min(stop, latest), start))
+    return AssignedLog(log, start, max(min(stop, latest), start), tuple(losses))
 
 
 # ---- what a task gets

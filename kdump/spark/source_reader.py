@@ -1,23 +1,23 @@
 """Reads the ranges of a query as record batches, each in a task."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kdump.convert.ranges.cutting import RangeOfLog
-from kdump.convert.ranges.range_log import following_slices, range_log
+from kdump.convert.ranges.range_log import RangeLog, following_slices, range_log
 from kdump.convert.records.reader import RecordStream
 from kdump.convert.tables import record_schema
 from kdump.errors import SourceError
 from kdump.log.damage import MISPLACED, DamagedRange
 from kdump.log.isolation import with_markers
-from kdump.log.ranges import OffsetRange, common
+from kdump.log.ranges import OffsetRange, common, united
 from kdump.spark.builds import build_name, check_build
-from kdump.spark.source_losses import LossPolicy, on_this_host
+from kdump.spark.source_losses import Loss, LossPolicy, loss_rows, on_this_host
 from kdump.spark.source_options import SourceOptions, Table
-from kdump.spark.source_planning import plan_ranges
+from kdump.spark.source_planning import PlannedLosses, plan_losses, plan_ranges
 from kdump.spark.source_schema import arrow_schema, as_expected, check_projection
 from kdump.spark.source_tables import TablePart, plan_table, read_table
 from kdump.storage.walk import MAX_BATCH_BYTES
@@ -26,7 +26,7 @@ from kdump.storage.walk import MAX_BATCH_BYTES
 class KdumpPartition(InputPartition):
     """What one task reads."""
 
-    def __init__(self, value: RangeOfLog | TablePart) -> None:
+    def __init__(self, value: RangeOfLog | TablePart | PlannedLosses) -> None:
         super().__init__(value)
 
 
@@ -43,15 +43,22 @@ class KdumpReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The partitions of the query. Raises KdumpError."""
-        if self._options.table is not Table.RECORDS:
-            return [KdumpPartition(each) for each in plan_table(self._options)]
-        return [KdumpPartition(each) for each in plan_ranges(self._options)]
+        match self._options.table:
+            case Table.RECORDS:
+                return [KdumpPartition(each) for each in plan_ranges(self._options)]
+            case Table.LOSSES:
+                return [KdumpPartition(each) for each in plan_losses(self._options)]
+        return [KdumpPartition(each) for each in plan_table(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The record batches of a partition. Raises KdumpError."""
         check_build(self._build)
         expected = arrow_schema(self._schema)
         match partition.value:
+            case RangeOfLog() if self._options.table is Table.LOSSES:
+                batches = _rows_of(lambda: read_losses(partition.value, self._options), expected.names)
+            case PlannedLosses():
+                batches = _rows_of(lambda: partition.value.losses, expected.names)
             case RangeOfLog():
                 batches = read_range(partition.value, self._options, expected.names)
             case TablePart():
@@ -65,6 +72,11 @@ class KdumpReader(DataSourceReader):
             raise on_this_host(error) from None
 
 
+def _rows_of(losses: Callable[[], Sequence[Loss]], columns: list[str]) -> Iterator[pa.RecordBatch]:
+    if found := losses():
+        yield loss_rows(found).select(columns)
+
+
 def read_range(
     each: RangeOfLog,
     options: SourceOptions,
@@ -72,14 +84,15 @@ def read_range(
     max_batch_bytes: int = MAX_BATCH_BYTES,
     *,
     plans_again: bool = False,
+    losses: list[Loss] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The records of a range. Raises DataLoss, SourceError.
 
     `plans_again`: what is lost before the first record raises DataLoss whatever the options say, as the caller looks
-    whether the files were replaced.
+    whether the files were replaced. `losses` gets what is left out, after the last record.
     """
     log, offsets = each
-    policy = LossPolicy(log.topic_partition, fail=options.fail_on_data_loss)
+    policy = LossPolicy(log.topic_partition, fail=options.fail_on_data_loss, is_quiet=options.table is Table.LOSSES)
     first = LossPolicy(log.topic_partition, fail=True) if plans_again else policy
     stream: RecordStream | None = None
 
@@ -102,12 +115,7 @@ def read_range(
             policy.damaged(damage, OffsetRange(start, stop), ends=at_end)
 
     found = range_log(log, offsets, max_batch_bytes)
-    for damage in found.damage:
-        first.damaged(damage, OffsetRange(max(damage.offsets.start, offsets.start), offsets.stop), ends=True)
-    for lost in found.lost:
-        first.lost(lost)
-    for batch in found.left_out:
-        first.left_out(batch)
+    _take_lost(found, each, first)
     partition = found.partition
     if options.isolation == "read-committed":
         following = following_slices(log, offsets, max_batch_bytes)
@@ -121,4 +129,32 @@ def read_range(
     )
     yield from stream.batches([partition])
     if stream.undecided:
-        policy.undecided(stream.undecided, stream.first_undecided, partition.path)
+        policy.undecided(stream.undecided_ranges, stream.first_undecided, partition.path)
+    if losses is not None:
+        is_last, headers = offsets.stop == log.end, stream.headers
+        exact = not log.compacted and headers is not None and not headers.compacted and not headers.transactional
+        losses += policy.losses(stream.holes, offsets, exact=exact, is_last=is_last)
+
+
+def _take_lost(found: RangeLog, each: RangeOfLog, policy: LossPolicy) -> None:
+    """Take what is lost of a range before it is read. Raises DataLoss."""
+    log, offsets = each
+    headers, missing = found.partition.headers, united(each.offsets for each in found.lost)
+    compacted = log.compacted or (headers is not None and headers.compacted)
+    for damage in found.damage:
+        here = common([damage.offsets], [offsets])
+        gone = here if compacted else common(here, missing)
+        expected = OffsetRange(max(damage.offsets.start, offsets.start), offsets.stop)
+        policy.damaged(damage, expected, ends=True, gone=gone, is_last=damage.last_offset is None)
+    for lost in found.lost:
+        policy.lost(lost)
+    for batch in found.left_out:
+        policy.left_out(batch)
+
+
+def read_losses(each: RangeOfLog, options: SourceOptions) -> list[Loss]:
+    """What a read of a range leaves out. Raises SourceError."""
+    losses: list[Loss] = []
+    for _ in read_range(each, options._replace(fail_on_data_loss=False), ["offset"], losses=losses):
+        pass  # the records are read for what they show
+    return losses

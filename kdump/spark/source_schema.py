@@ -10,6 +10,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from kdump.convert.log_tables.schemas import TABLES
 from kdump.convert.tables import DEFAULT_COLUMNS, RECORDS
 from kdump.spark.source_limits import SourceOptionError
+from kdump.spark.source_losses import LOSSES
 from kdump.spark.source_options import SourceOptions, Table
 
 _KAFKA_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -18,6 +19,8 @@ assert {*_KAFKA_COLUMNS, "headers"} == set(DEFAULT_COLUMNS)
 
 def source_schema(options: SourceOptions) -> StructType:
     """The columns that a read gives: those of Spark's source of Kafka, or those of a table."""
+    if options.table is Table.LOSSES:
+        return _spark_schema(LOSSES)
     if options.table is not Table.RECORDS:
         return _spark_schema(TABLES[options.table])
     return record_columns(include_headers=options.include_headers)

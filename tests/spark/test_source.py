@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import kdump
+from kdump.spark import losses, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -128,6 +129,20 @@ def test_damage_and_refusals_reach_the_user(source: SparkSession, tmp_path: Path
     with pytest.raises(Exception, match="did you mean failOnDataLoss"):
         load(source, tmp_path, failOnDatLoss="false")
     assert "batch/crc" in {row.code for row in load(source, tmp_path, table="findings").collect()}
+    lenient = load(source, tmp_path, failOnDataLoss="false", includeHeaders="true")
+    both = lenient.where("offset > 0").union(load(source, FIXTURES / "nulls", includeHeaders="true"))
+    (lost,) = losses(both).collect()
+    assert (lost.topic, lost.code, lost.path) == ("t", "batch/crc", str(tmp_path / "t-0" / f"{0:020d}.log"))
+    with pytest.raises(kdump.KdumpError, match="no read of the format kdump"):
+        losses(source.range(3))
+
+
+def test_a_read_in_one_call(source: SparkSession) -> None:
+    found = read(source, FIXTURES / "nulls", offsets={"nulls": {0: (1, 3)}}, columns=["offset", "headers"])
+    assert found.columns == ["offset", "headers"]
+    assert sorted(row.offset for row in found.collect()) == [1, 2]
+    with pytest.raises(kdump.KdumpError, match="no column 'ofset'; the columns are key, value"):
+        read(source, [FIXTURES / "nulls"], columns=["ofset"])
 
 
 def test_the_program_of_the_readme(source: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,8 @@ import json
 import os
 import pickle
 import shutil
+import socket
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pyarrow as pa
@@ -331,6 +333,78 @@ def test_a_copy_gives_what_another_one_lost(tmp_path: Path) -> None:
         (each.parent / "partition.metadata").write_bytes(metadata(topic_id))
     with pytest.raises(DataLoss, match="replica/topic-id: the copies are of different topics"):
         read(tmp_path)
+
+
+def test_rows_and_losses_of_a_range_are_its_records(tmp_path: Path) -> None:
+    """However it is cut, each offset is a row or in one loss, and the losses know how many records they are."""
+    log = damaged_log(tmp_path)
+    parts = [
+        bytearray(build.batch([build.record(b"k", b"v%d" % n) for n in range(at, at + 5)], base_offset=at))
+        for at in range(0, 60, 5)
+    ]
+    for number in (3, 4, 8):
+        parts[number][-1] ^= 1
+    del parts[6]
+    log.write_bytes(b"".join(parts))
+    for most in ("7", "20", "60"):
+        ranges = {"failOnDataLoss": "false", "maxRecordsPerPartition": most}
+        with pytest.warns(DamageWarning):
+            rows = partitions(tmp_path, **ranges)
+        lost = partitions(tmp_path, table="losses", **ranges)
+        assert len(rows) == len(lost)
+        for records, losses in zip(rows, lost, strict=True):
+            there = {row["offset"] for row in records}
+            for row in losses:
+                gone = set(range(int(str(row["first_offset"])), int(str(row["last_offset"])) + 1))
+                assert not gone & there
+                assert row["records"] in (len(gone), None)
+                there |= gone
+            assert there == set(range(min(map(int, map(str, there))), max(map(int, map(str, there))) + 1))
+        found = [row for several in lost for row in several]
+        assert {(row["topic"], row["partition"], row["host"]) for row in found} == {("t", 0, socket.gethostname())}
+        assert {row["path"] for row in found} == {str(log)}
+    assert [(row["first_offset"], row["last_offset"], row["records"], row["code"]) for row in found] == [
+        (15, 24, 10, "batch/crc"),
+        (30, 34, 5, "offset/gap"),
+        (40, 44, 5, "batch/crc"),
+    ]
+    # No more is read than for the records, and damage never fails the query.
+    assert read(tmp_path, table="losses", startingOffsets='{"t":{"0":25}}', endingOffsets='{"t":{"0":30}}') == []
+    assert len(read(tmp_path, table="losses", failOnDataLoss="true")) == 3
+
+
+def test_what_is_lost_beside_the_ranges_is_a_loss(tmp_path: Path) -> None:
+    log = damaged_log(tmp_path)
+    whole = b"".join(build.batch([build.record(b"k", b"value")], base_offset=n) for n in range(4))
+    log.write_bytes(whole[:-5])
+    (tmp_path / "log-start-offset-checkpoint").write_bytes(build.checkpoint("t 0 1"))
+    (tmp_path / "replication-offset-checkpoint").write_bytes(build.checkpoint("t 0 9"))
+
+    def losses(**options: str) -> list[tuple[object, ...]]:
+        names = ("code", "first_offset", "last_offset", "records")
+        return [tuple(row[name] for name in names) for row in read(tmp_path, table="losses", **options)]
+
+    assert losses() == [("checkpoint/beyond", 3, 8, None), ("tail/torn", 3, None, None)]
+    assert losses(startingOffsets='{"t":{"0":0}}', endingOffsets='{"t":{"0":6}}') == [
+        ("deleted", 0, 0, None),
+        ("truncated", 3, 5, None),
+        ("tail/torn", 3, None, None),
+    ]
+
+
+def test_a_read_in_one_call_has_the_options_for_it() -> None:
+    from kdump.spark import frames
+
+    assert frames._offset_options({"t": {0: (5, 6), 1: (None, None)}}) == {
+        "assign": '{"t": [0, 1]}',
+        "startingOffsets": '{"t": {"0": 5, "1": -2}}',
+        "endingOffsets": '{"t": {"0": 6, "1": -1}}',
+    }
+    end = datetime(2026, 11, 27, 1, tzinfo=timezone(timedelta(hours=1)))
+    assert frames._time_options((1000, end)) == {"startingTimestamp": "1000", "endingTimestamp": "1795737600000"}
+    assert frames._time_options((None, 5)) == {"endingTimestamp": "5"}
+    with pytest.raises(kdump.KdumpError, match="has no time zone"):
+        frames._time_options((datetime(2026, 11, 27), None))  # that is refused
 
 
 def test_a_path_that_is_not_there_is_an_error_with_the_host(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def _damage_in(found: CopyBatches, offsets: OffsetRange, *, ends: bool) -> Itera
         start = found.last[after - 1] + 1 if after else 0
         stop = found.first[after] if after < len(found) else None
         if (start < offsets.stop or (ends and start == offsets.stop)) and (stop is None or stop > offsets.start):
-            yield each._replace(first_offset=start)
+            yield each._replace(first_offset=start, last_offset=None if stop is None else stop - 1)
 
 
 def _lost(

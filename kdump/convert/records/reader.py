@@ -17,7 +17,16 @@ from kdump.kernel.scan import SUSPECTS
 from kdump.kernel.transactions import ABORTED, COMMITTED, Transactions
 from kdump.log.damage import MISPLACED, DamagedRange, damaged_ranges
 from kdump.log.isolation import Isolation, decide
-from kdump.log.log_slice import EVERYTHING, HIGHEST, LOWEST, Bounds, LogSlice, SlicedPartition, walk_of_slice
+from kdump.log.log_slice import (
+    EVERYTHING,
+    HIGHEST,
+    LOWEST,
+    Bounds,
+    HeaderPass,
+    LogSlice,
+    SlicedPartition,
+    walk_of_slice,
+)
 from kdump.log.ranges import OffsetRange, united, without
 from kdump.log.records import DamageWarning
 from kdump.replicas.batch_order import LeftOutBatch
@@ -126,6 +135,8 @@ class RecordStream:
         """Likewise of the undecided ones."""
         self.holes = PartHoles(None, None, None, ())
         """The offsets that the partition that was read last has lost."""
+        self.headers: HeaderPass | None = None
+        """What the headers say of the partition that was read last."""
         self.left_out: list[LeftOutBatch] = []
         """Valid batches that were left out because others have their offsets."""
 
@@ -153,7 +164,8 @@ class RecordStream:
             self.aborted_ranges, self.undecided_ranges = OutcomeRanges(), OutcomeRanges()
             self._known_undecided = None if each.part is None else each.part.first_undecided
             log = ordered_log(each, self._max_batch_bytes)
-            gaps = log.partition.headers is not None and log.partition.headers.gaps
+            self.headers = log.partition.headers
+            gaps = self.headers is not None and self.headers.gaps
             self._holes = HoleTracker(gaps=gaps, on_hole=self._on_hole if self._with_offsets else None)
             for damaged in log.damage:
                 self.report(damaged)
