@@ -11,7 +11,7 @@ Sources: LogSegment.recover, OffsetIndex, TimeIndex, TransactionIndex and Produc
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -31,7 +31,7 @@ from kdump.format.naming import INDEX_SUFFIXES, number_of, segment_file_name
 from kdump.kernel import producers as kernel
 from kdump.kernel.crc import crc32c
 from kdump.kernel.indexes import IndexTracker
-from kdump.kernel.scan import BATCH_COLUMNS, SCAN_DAMAGED, SCAN_NEED, SUSPECTS, Scanner
+from kdump.kernel.scan import BATCH_COLUMNS, SCAN_DAMAGED, SCAN_FULL, SCAN_NEED, SUSPECTS, Scanner
 from kdump.kernel.snapshot_entries import unexpired
 from kdump.storage.file_store import open_source
 from kdump.storage.pieces import PiecesSource, open_pieces
@@ -41,6 +41,8 @@ Companion = tuple[str, bytes | None]
 _BUFFER_BYTES: Final = 256 << 10
 _KEPT_SNAPSHOT_BYTES: Final = 16 << 20
 """So many bytes of rebuilt snapshots stay in memory, to begin with them."""
+_KEPT_EVENT_BYTES: Final = 16 << 20
+"""So many bytes of what producers wrote stay in memory while a segment is copied."""
 _WIDTH: Final = len(BATCH_COLUMNS)
 _SUSPECT: Final = BATCH_COLUMNS.index("suspect")
 _SUSPECT_BITS: Final = sum(
@@ -48,14 +50,19 @@ _SUSPECT_BITS: Final = sum(
 )
 
 
-def rebuild_companions(request: RebuildRequest, on_bytes: Callable[[int], object] | None = None) -> Iterator[Companion]:
+def rebuild_companions(
+    request: RebuildRequest,
+    on_bytes: Callable[[int], object] | None = None,
+    scans: "Mapping[str, SegmentScan] | None" = None,
+) -> Iterator[Companion]:
     """Name and bytes of every file that is wanted, in log order; None for a file that must not be there.
 
     That is a transaction index without aborted transactions, unless there was one before: then it becomes empty, as a
-    broker leaves it. `on_bytes` is called with the number of bytes of logs that were read. Raises SourceError.
+    broker leaves it. `on_bytes` is called with the number of bytes of logs that were read. `scans` are those of valid
+    segments of the request, by the name of the log; these are not read. Raises SourceError.
     """
     if request.names:
-        rebuilder = _CompanionBuilder(request, on_bytes or _ignore_bytes)
+        rebuilder = _CompanionBuilder(request, on_bytes or _ignore_bytes, scans or {})
         try:
             yield from rebuilder.companions(request.names)
         finally:
@@ -124,6 +131,51 @@ def scan_segment(
     return SegmentIndexes(*built, scanner.state_end, seen.next_offset(base_offset))
 
 
+class SegmentScan:
+    """Walks over a valid segment as its bytes come, for what `scan_segment` finds in a file. It has `size` bytes."""
+
+    def __init__(self, base_offset: int, size: int, limits: IndexLimits) -> None:
+        self.events: list[bytes] = []
+        self._base, self._size, self._position, self._rest = base_offset, size, 0, b""
+        self._runs = kernel.Runs(exact=True)
+        self._indexes = IndexTracker(base_offset, limits.index_interval_bytes)
+        self._indexes.build(limits.segment_index_bytes)
+        self._scanner = Scanner(base_offset, runs=self._runs, indexes=self._indexes)
+        self._fails, self._event_bytes = False, 0
+
+    def add(self, data: bytes) -> None:
+        """Take the next bytes."""
+        if self._fails:
+            return
+        buffer, at, scanner = self._rest + data, 0, self._scanner
+        stopped = SCAN_FULL
+        while stopped == SCAN_FULL:
+            stopped = scanner.scan(buffer, at, len(buffer), self._position, self._size, self._size)
+            self._position += scanner.stop - at
+            at = scanner.stop
+            if self._runs.count:
+                self.events.append(self._runs.take())
+                self._event_bytes += len(self.events[-1])
+            self._fails |= stopped == SCAN_DAMAGED or _has_suspect_batches(scanner)
+        self._rest = buffer[at:]
+        if self._fails or self._event_bytes > _KEPT_EVENT_BYTES:
+            self._fails, self._rest = True, b""
+            self.events.clear()
+
+    def result(self) -> SegmentIndexes | None:
+        """What was built; None where the kernel does not see all that a broker does, or bytes are missing.
+
+        The events of the producers are those since the beginning.
+        """
+        if self._fails or self._position != self._size:
+            return None
+        seen = self._scanner.state()
+        built = self._indexes.built(seen)
+        if self._runs.odd or built is None:
+            return None
+        return SegmentIndexes(*built, self._scanner.state_end, seen.next_offset(self._base))
+
+
 def _entries(path: str, entry_size: int, size: int, checksum: int) -> bytes | None:
     """The entries of an index on disk; None where they do not have this size in bytes and this CRC-32C."""
     try:
@@ -148,8 +200,10 @@ def _has_suspect_batches(scanner: Scanner) -> bool:
 class _CompanionBuilder:
     """A load of the segments as they will be, with the companions that it writes."""
 
-    def __init__(self, request: RebuildRequest, on_bytes: Callable[[int], object]) -> None:
-        self._request = request
+    def __init__(
+        self, request: RebuildRequest, on_bytes: Callable[[int], object], scans: Mapping[str, SegmentScan]
+    ) -> None:
+        self._request, self._scans = request, scans
         self._on_bytes = on_bytes
         self._limits = IndexLimits(request.index_interval_bytes, request.segment_index_bytes)
         self._now_ms = int(time.time() * 1000) if request.now_ms is None else request.now_ms
@@ -339,6 +393,11 @@ class _CompanionBuilder:
         source = self._files.source(segment.name)
         if not self._logs[segment.name].valid or not isinstance(source, PiecesSource):
             return None
+        scan = self._scans.get(segment.name)
+        if scan is not None and (found := scan.result()) is not None:
+            for events in scan.events:
+                on_events(events)
+            return found
         on_disk = self._indexes_on_disk(segment, source)
         return on_disk or scan_segment(source, segment.base_offset, self._limits, on_events)
 

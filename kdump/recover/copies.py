@@ -52,11 +52,13 @@ def _copy(
     for name in plan.files:
         if name not in plan.after and not naming.is_undo(name):
             news[name] = FileContent(all_of(plan, name) or ())
-    writer.write_rebuilt([name for name, content in news.items() if name in plan.after and content.is_rebuilt], str)
+    rebuilt = [name for name, content in news.items() if name in plan.after and content.is_rebuilt]
+    writer.scan_copies(rebuilt)
     for name, content in news.items():
         if content.pieces and len(content.pieces) == 1 and content.pieces == all_of(plan, content.pieces[0].name):
             writer.clone(content.pieces[0].name, name)
         elif not content.is_rebuilt:
             writer.write_content(name, content, name)
+    writer.write_rebuilt(rebuilt, str)
     target.copy_attributes(handle)
     target.sync()

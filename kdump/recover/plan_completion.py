@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from kdump.errors import SourceError
-from kdump.format.naming import number_of
+from kdump.format.index import OFFSET_ENTRY, index_extent
+from kdump.format.naming import MAPPED_INDEX_SUFFIXES, number_of
+from kdump.log.segment_view import SegmentView
 from kdump.recover.actions import actions_of
 from kdump.recover.losses import loss_of_plan
 from kdump.recover.plan import FileContent, Plan
@@ -13,9 +15,11 @@ from kdump.recover.plan_builder import PlanBuilder, Segments
 from kdump.recover.plan_input import unchanged
 from kdump.storage.file_store import open_source, status_of
 from kdump.storage.pieces import Piece
-from kdump.storage.source import read_whole
-from kdump.storage.zeros import filled_bytes
+from kdump.storage.source import read_whole, reader_of
+from kdump.storage.zeros import BLOCK_BYTES, filled_bytes
 
+_COMPARED_BYTES: Final = 16 << 20
+"""Below this size, a log whose batches move is read to see whether an index of it changes."""
 _DEPEND_ON_PRODUCERS: Final = (".snapshot", ".txnindex")
 
 
@@ -58,6 +62,8 @@ def _drop_unchanged(builder: PlanBuilder, segments: Segments) -> None:
             continue
         if content.data is not None or _may_be_right(builder, name, segments):
             doubtful[name] = content
+    if all(name.endswith(MAPPED_INDEX_SUFFIXES) and _is_moved(builder, name, segments) for name in doubtful):
+        return  # of a transaction index nothing else shows that it changes
     for name, data in _contents(builder, doubtful, segments).items():
         if data is not None and _holds(builder, name, data):
             del builder.after[name]
@@ -71,6 +77,24 @@ def _may_be_right(builder: PlanBuilder, name: str, segments: Segments) -> bool:
     if log is not None and not (log.valid and builder.given.is_valid(log.pieces)):
         return True
     return any(finding.code == "snapshot/state" for finding in builder.given.findings_of(name))
+
+
+def _is_moved(builder: PlanBuilder, name: str, segments: Segments) -> bool:
+    """Whether batches of a large log move to other positions, as its offset index shows without a look at the log.
+
+    An entry that verify found right has the position of a batch. Where that batch moves, the entry changes.
+    """
+    given, stem = builder.given, name.rpartition(".")[0]
+    log, offset_index = segments.get(stem + given.suffix), f"{stem}.index"
+    if log is None or not log.valid or log.size < _COMPARED_BYTES or offset_index not in given.sizes:
+        return False
+    first = log.pieces[0]
+    if (first.name, first.start) != (stem + given.suffix, 0) or given.findings_of(offset_index):
+        return False
+    with open_source(os.path.join(given.directory, offset_index)) as source:
+        read = reader_of(source)
+        size = index_extent(read, source.size, OFFSET_ENTRY.size).entries
+        return size > 0 and OFFSET_ENTRY.unpack(read(size - OFFSET_ENTRY.size, OFFSET_ENTRY.size))[1] > first.stop
 
 
 def _contents(builder: PlanBuilder, files: Mapping[str, FileContent], segments: Segments) -> dict[str, bytes | None]:
@@ -138,13 +162,25 @@ def _bytes_needed(builder: PlanBuilder, name: str, content: FileContent | None) 
 
 
 def _tail_bytes(builder: PlanBuilder, name: str, start: int) -> int:
-    """How many bytes a copy of the end of a file takes, which leaves out zeros."""
+    """How many bytes a copy of the end of a file takes, which leaves out zeros; at most, where a batch has many."""
     stop = builder.given.sizes[name]
+    view = builder.given.report.views.get(name)
+    ranges = [(start, stop)] if view is None else list(_blocks_without_batches(view, start, stop))
     try:
         with open_source(os.path.join(builder.given.directory, name)) as source:
-            return filled_bytes(source, start, stop)
+            return stop - start - sum(end - begin - filled_bytes(source, begin, end) for begin, end in ranges)
     except (SourceError, OSError, EOFError):
         return stop - start  # it is gone or shorter, which applying reports
+
+
+def _blocks_without_batches(view: SegmentView, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Ranges of whole blocks, counted from `start`, in which something is no batch. Only these can be zeros."""
+    end = start
+    for damage in view.damages:
+        first = max(end, start + (damage.start - start) // BLOCK_BYTES * BLOCK_BYTES)
+        end = max(end, min(stop, start - (start - damage.stop) // BLOCK_BYTES * BLOCK_BYTES))
+        if first < end:
+            yield first, end
 
 
 def _is_linked(builder: PlanBuilder, name: str) -> bool:

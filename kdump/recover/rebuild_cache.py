@@ -1,9 +1,12 @@
 """Companions that were rebuilt while a plan was made, so that applying the plan does not rebuild them again."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kdump.broker.rebuild_request import RebuildRequest
+
+if TYPE_CHECKING:
+    from kdump.broker.rebuild import SegmentScan
 
 MOST_BYTES: Final = 64 << 20
 """All plans of one run keep so many bytes; what is above is rebuilt when it is applied."""
@@ -48,16 +51,23 @@ class RebuildCache:
     def __repr__(self) -> str:
         return f"RebuildCache({sorted(self._files)})"
 
-    def rebuild(self, request: RebuildRequest) -> Iterable[tuple[str, bytes | None]]:
+    def has(self, request: RebuildRequest) -> bool:
+        """Whether the files of this request are kept."""
+        return request == self._request
+
+    def rebuild(
+        self, request: RebuildRequest, scans: "Mapping[str, SegmentScan] | None" = None
+    ) -> Iterable[tuple[str, bytes | None]]:
         """Name and bytes of every file that the request wants: those that are kept, else rebuilt. Raises SourceError.
 
         The request has the stamps of the directory's files, which applying compares with the files before it asks.
+        `scans` are those of segments that were copied (kdump.broker.rebuild).
         """
-        if request == self._request:
+        if self.has(request):
             return self._files.items()
         from kdump.broker import rebuild  # which a plan that is only printed does not load
 
-        return rebuild.rebuild_companions(request)
+        return rebuild.rebuild_companions(request, None, scans)
 
 
 class RebuildRecorder:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kdump.format import naming
 from kdump.kernel.crc import crc32c
@@ -25,6 +25,9 @@ from kdump.storage.pieces import Piece
 from kdump.storage.undo_folders import UndoFolder
 from kdump.storage.zeros import append_with_holes, crc_of_range
 from kdump.writer.companions import check_snapshots, write_rebuilt
+
+if TYPE_CHECKING:
+    from kdump.broker.rebuild import SegmentScan
 
 Make = Callable[[Plan], Iterable[tuple[str, bytes | None]]]
 """Builds the files that a plan leaves to kdump.broker.rebuild."""
@@ -72,6 +75,7 @@ class FileWriter:
         filled = (log for log in plan.segments if log.pieces)
         self._sources = {naming.segment_file_name(log.base_offset, ""): log.pieces[0].name for log in filled}
         self._attributes: dict[str, FileAttributes] = {}
+        self._scans: dict[str, SegmentScan] = {}
         self.read_checksums: dict[str, int] = {}
 
     def _attributes_of(self, name: str, content: FileContent | None) -> FileAttributes | None:
@@ -86,6 +90,21 @@ class FileWriter:
                         self._attributes[model] = attributes_of(descriptor)
                 return self._attributes[model]
         return None
+
+    def scan_copies(self, rebuilt: Collection[str]) -> None:
+        """Walk over the valid segments that are written from now on as they are copied, for the files to rebuild."""
+        plan, request = self.plan, self.plan.rebuild_request()
+        if self._make is not None or not rebuilt or plan.rebuild_cache.has(request):
+            return
+        from kdump.broker.rebuild import IndexLimits, SegmentScan
+
+        limits = IndexLimits(request.index_interval_bytes, request.segment_index_bytes)
+        for log in plan.segments:
+            name = naming.segment_file_name(log.base_offset, ".log")
+            content = plan.after.get(name)
+            copied = content is not None and content.pieces == log.pieces
+            if log.valid and log.pieces and log.base_offset >= 0 and copied:
+                self._scans[name] = SegmentScan(log.base_offset, log.size, limits)
 
     def write_content(self, name: str, content: FileContent, to: str, *, holes: bool = False) -> int:
         """Write a file, with `holes` runs of zeros as holes; the CRC-32C of its bytes."""
@@ -108,8 +127,10 @@ class FileWriter:
                         continue
                     if piece.name == name:
                         old.pass_over(source, piece.start)
-                    add = old.add if piece.name == name else None
-                    crc = append_range(source, piece.start, piece.stop, target, crc, self._on_bytes, add)
+                    takers = [old.add] if piece.name == name else []
+                    if (scan := self._scans.get(name)) is not None:
+                        takers.append(scan.add)
+                    crc = append_range(source, piece.start, piece.stop, target, crc, self._on_bytes, takers)
         if old.position:
             with self.handle.open(name) as source:
                 old.pass_over(source, os.fstat(source).st_size)
@@ -149,7 +170,11 @@ class FileWriter:
         Raises KdumpError where one does not come, or a checksum inside is wrong.
         """
         plan, make = self.plan, self._make
-        rebuilt = make(plan) if make else plan.rebuild_cache.rebuild(plan.rebuild_request()) if names else ()
+        rebuilt: Iterable[tuple[str, bytes | None]] = ()
+        if make is not None:
+            rebuilt = make(plan)
+        elif names:
+            rebuilt = plan.rebuild_cache.rebuild(plan.rebuild_request(), self._scans)
         found = write_rebuilt(self.target, rebuilt, names, lambda name, data: self._write_data(name, data, to(name)))
         if make is None:
             check_snapshots(self.target, {name: to(name) for name, crc in found.items() if crc is not None})
@@ -175,10 +200,12 @@ def stage(
         if step.do == "append" and (content := after[step.name]) is not None:
             news[step.name] = FileContent(content.pieces[1:])
     rebuilt = [name for name, content in news.items() if content.is_rebuilt]
-    checksums = writer.write_rebuilt(rebuilt, lambda name: folder.file_name("new", name))
+    writer.scan_copies(rebuilt)
+    checksums: dict[str, int | None] = {}
     for name, content in news.items():
         if not content.is_rebuilt:
             checksums[name] = writer.write_content(name, content, folder.file_name("new", name))
+    checksums |= writer.write_rebuilt(rebuilt, lambda name: folder.file_name("new", name))
     missing = {name for name, checksum in checksums.items() if checksum is None}
     taken = [
         step._replace(do="take") if step.name in missing and step.do == "replace" else step

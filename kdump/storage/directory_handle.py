@@ -9,7 +9,7 @@ import fcntl
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple, Self
 
@@ -388,11 +388,11 @@ def append_range(
     target: int,
     crc: int = 0,
     on_bytes: OnBytes | None = None,
-    on_data: Callable[[bytes], object] | None = None,
+    on_data: Iterable[Callable[[bytes], object]] = (),
 ) -> int:
     """Append the bytes [start, stop) of an open file to another one and return their CRC-32C, continued from `crc`.
 
-    `on_data` is called with the bytes. Raises EOFError when the file is shorter, OSError.
+    `on_data` are called with the bytes. Raises EOFError when the file is shorter, OSError.
     """
     while start < stop:
         data = os.pread(source, min(COPY_BYTES, stop - start), start)
@@ -401,8 +401,8 @@ def append_range(
         write_all(target, data)
         crc = crc32c(data, crc)
         start += len(data)
-        if on_data is not None:
-            on_data(data)
+        for take in on_data:
+            take(data)
         if on_bytes is not None:
             on_bytes(len(data))
     return crc

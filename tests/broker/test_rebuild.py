@@ -476,3 +476,58 @@ def test_no_whole_entries(odd: bytes) -> None:
     ):
         with pytest.raises(ValueError, match="whole number"):
             function(odd)
+
+
+# ----------------------------------------------------------------------------------------------- while it is copied
+
+
+def scans_of(plan: Plan, segments: Sequence[PartSegment], rng: random.Random) -> dict[str, rebuild.SegmentScan]:
+    """A scan of each segment, whose bytes come in pieces."""
+    scans = {}
+    for segment in segments:
+        limits = rebuild.IndexLimits(plan.options.index_interval_bytes, plan.options.segment_index_bytes)
+        scan = rebuild.SegmentScan(segment.base_offset, len(segment.data), limits)
+        cuts = sorted(rng.randrange(len(segment.data) + 1) for _ in range(rng.randrange(6)))
+        for start, stop in itertools.pairwise([0, *cuts, len(segment.data)]):
+            scan.add(segment.data[start:stop])
+        scans[segment_file_name(segment.base_offset, ".log")] = scan
+    return scans
+
+
+def test_a_segment_that_is_walked_while_it_is_copied_need_not_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    scan_segment = rebuild.scan_segment
+
+    def noted(source: PiecesSource, *rest: object) -> rebuild.SegmentIndexes | None:
+        read.append(source.name)
+        return scan_segment(source, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(rebuild, "scan_segment", noted)
+    for number in range(60):
+        rng = random.Random(number)
+        segments = build.partition(rng, odd=rng.choice((0, 0, 0.1)), odd_steps=LOADED_STEPS)
+        plan = plan_of(put(tmp_path / str(number), logs_of(segments)), segments, index_interval_bytes=100)
+        wanted = result(plan)
+        scans = scans_of(plan, segments, rng)
+        read.clear()
+        assert dict(rebuild.rebuild_companions(plan.rebuild_request(), scans=scans)) == wanted, number
+        complete = {name for name, scan in scans.items() if scan.result() is not None}
+        assert complete.isdisjoint(read), number
+    scan = next(iter(scans.values()))
+    scan.add(b"\0")
+    assert scan.result() is not None  # what comes after the end is not looked at
+
+
+def test_a_copy_that_is_not_whole_says_nothing() -> None:
+    data = build.batch([build.record()])
+    limits = rebuild.IndexLimits(4096, 1 << 20)
+    scan = rebuild.SegmentScan(0, len(data), limits)
+    scan.add(data[:-1])
+    assert scan.result() is None
+    scan.add(data[-1:])
+    assert scan.result() is not None
+    scan = rebuild.SegmentScan(0, len(data), limits)
+    scan.add(bytes([*data[:-1], data[-1] ^ 1]))
+    assert scan.result() is None

@@ -103,9 +103,16 @@ def test_a_damaged_log_is_read_a_few_times(
     assert (read_bytes() - before) / size <= most
 
 
-@pytest.mark.parametrize(("run", "most"), [(verify, 1.6), (preview, 2.0)], ids=_name)
-def test_a_damaged_log_of_magic_1_is_read_as_often(tmp_path: Path, run: Callable[[str], None], most: float) -> None:
-    size = fill(tmp_path / "logs" / "topic-0", bytearray(build.message_v1(b"k", b"v" * 1000)), 1)
+@pytest.mark.parametrize(("run", "most"), [(verify, 1.6), (preview, 2.0), (truncate, 3.0), (salvage, 4.0)], ids=_name)
+@pytest.mark.parametrize(
+    "batch",
+    [build.message_v1(b"k", b"v" * 1000), build.batch([build.record(value=b"v" * 1000)])],
+    ids=["magic 1", "one record"],
+)
+def test_a_damaged_log_of_small_batches_is_read_as_often(
+    tmp_path: Path, run: Callable[[str], None], most: float, batch: bytes
+) -> None:
+    size = fill(tmp_path / "logs" / "topic-0", bytearray(batch), 1)
     before = read_bytes()
     run(str(tmp_path / "logs"))
     assert (read_bytes() - before) / size <= most
