@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -92,8 +92,11 @@ def split_range(text: str, parse: Callable[[str], Bound]) -> tuple[Bound | None,
     return found[0] if len(found) == 1 and found[0] != (None, None) else None
 
 
-def _severity(ctx: click.Context, param: click.Parameter, value: str) -> Severity | None:
-    return None if value == "never" else Severity[value.upper()]
+UNDECIDED: Final = "undecided"
+
+
+def _severity(ctx: click.Context, param: click.Parameter, value: str) -> Severity | str | None:
+    return None if value == "never" else value if value == UNDECIDED else Severity[value.upper()]
 
 
 def file_type(*kinds: Kind) -> Callable[[Command], Command]:
@@ -152,14 +155,21 @@ def batch_limit(default: str) -> Callable[[Command], Command]:
 
 
 max_batch_bytes = batch_limit("1g")
-fail_on = click.option(
-    "--fail-on",
-    type=click.Choice(["error", "warning", "info", "never"]),
-    default="error",
-    show_default=True,
-    callback=_severity,
-    help="The lowest severity that makes the exit status 1.",
-)
+
+
+def _fail_on(*also: str, text: str = "") -> Callable[[Command], Command]:
+    return click.option(
+        "--fail-on",
+        type=click.Choice(["error", "warning", "info", "never", *also]),
+        default="error",
+        show_default=True,
+        callback=_severity,
+        help=f"The lowest severity that makes the exit status 1.{text}",
+    )
+
+
+fail_on = _fail_on()
+fail_on_undecided = _fail_on(UNDECIDED, text=" With --compare, undecided: an error, or copies that are undecided.")
 level = click.option(
     "--level",
     type=click.Choice(["error", "warning", "info"]),

@@ -29,7 +29,16 @@ from kdump.verify.summary import (
 )
 
 SECTIONS = {
-    "What is checked": ("deep", "compare", "compacted", "no_companions", "live", "kind", "max_batch_bytes"),
+    "What is checked": (
+        "deep",
+        "compare",
+        "show_keys",
+        "compacted",
+        "no_companions",
+        "live",
+        "kind",
+        "max_batch_bytes",
+    ),
     "Which findings": ("select", "ignore", "level", "everything", "explain"),
     "Reading": ("jobs", "master", "spark_settings", "io_limit", "keep_cache"),
     "Report": (
@@ -92,6 +101,11 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
     " mean the same.",
 )
 @click.option(
+    "--show-keys",
+    is_flag=True,
+    help="With --compare, show the first keys that differ; without it, their hashes and offsets.",
+)
+@click.option(
     "--select",
     multiple=True,
     metavar="CODE",
@@ -136,7 +150,7 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
     shell_complete=completion.codes,
     help="Explain a finding code or all codes of a family, or list all codes, and stop.",
 )
-@options.fail_on
+@options.fail_on_undecided
 @options.level
 @options.everything
 @options.output_format(*REPORT_FORMATS)
@@ -182,6 +196,7 @@ def command(**chosen: Any) -> int:
     wanted = FindingFilter(chosen["select"], chosen["ignore"])
     if chosen["compare"]:
         return _compare(chosen, wanted)
+    _refuse_only_compared(chosen)
     totals, problems, progress = VerifyTotals(wanted, chosen["paths"]), ProblemLog(), Progress(chosen["progress"])
     with (
         options.partitions(chosen, companions=not chosen["no_companions"]) as found,
@@ -211,16 +226,28 @@ def _refuse_not_compared(chosen: dict[str, Any]) -> None:
         raise click.UsageError(f"--compare checks nothing but copies in this machine's processes: leave out --{option}")
 
 
+def _refuse_only_compared(chosen: dict[str, Any]) -> None:
+    """Raise UsageError for an option that nothing but a comparison heeds."""
+    for option, given in (
+        ("--show-keys", chosen["show_keys"]),
+        (f"--fail-on {options.UNDECIDED}", chosen["fail_on"] == options.UNDECIDED),
+    ):
+        if given:
+            raise click.UsageError(f"{option} is about copies: give --compare, too")
+
+
 def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
     """Compare copies. Returns the exit status."""
     from kdump.replicas.compare import CompareOptions, ComparisonSummary, PartitionComparison, compare_logs
+    from kdump.replicas.comparison import Verdict
     from kdump.replicas.findings import comparison_findings
 
     _refuse_not_compared(chosen)
-    chosen = {**chosen, "master": None}
+    fails_undecided = chosen["fail_on"] == options.UNDECIDED
+    chosen = {**chosen, "master": None, "fail_on": Severity.ERROR if fails_undecided else chosen["fail_on"]}
     started, problems = time.monotonic(), ProblemLog("compared")
     severities, summary = list[Severity](), ComparisonSummary()
-    what = CompareOptions(chosen["max_batch_bytes"])
+    what = CompareOptions(chosen["max_batch_bytes"], with_keys=chosen["show_keys"])
     with (
         options.partitions(chosen) as found,
         execution(found, chosen) as job,
@@ -233,6 +260,7 @@ def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
             summary = summary.with_pairs(compared)
             findings = [each for each in comparison_findings(compared) if wanted.selects(each.code)]
             severities += [each.severity for each in findings]
+            severities += [Severity.ERROR] * (fails_undecided and compared.verdict is Verdict.UNDECIDED)
             out.comparison(compared)
             out.findings(findings)
         if not summary.pairs:

@@ -163,8 +163,10 @@ class VerifyRenderer(Renderer):
         """The pairs of the copies of a topic-partition."""
         name = compared.topic_partition
         of: Fields = {"topic": name.topic, "partition": name.partition, "topic_id": compared.topic_id}
+        evidence, steps = list(compared.evidence), compared.repair_steps()
+        also: Fields = {"stale": compared.stale, "evidence": evidence, "steps": steps}
         for pair in compared.pairs:
-            self.entry(pair.left, "comparison", {**of, **pair.fields(), "stale": compared.stale})
+            self.entry(pair.left, "comparison", {**of, **pair.fields(), **also})
 
     def comparison_summary(self, summary: ComparisonSummary, exit_status: int, seconds: float) -> None:
         """The totals of a comparison of copies."""

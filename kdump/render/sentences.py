@@ -8,11 +8,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from kdump.broker.defaults import LATER_RELEASE, RELEASE
-from kdump.render.escaping import path_text
+from kdump.render.escaping import path_text, quoted
 
 if TYPE_CHECKING:
     from kdump.dump.events import MatchCount, ReadEntry
     from kdump.replicas.compare import ComparisonSummary, PartitionComparison
+    from kdump.replicas.comparison import ReplicaComparison
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit
     from kdump.verify.display import FoldedFindings
     from kdump.verify.findings import Finding
@@ -244,6 +245,30 @@ def read_summary(read: ReadEntry) -> str:
     )
 
 
+_SHOWN_KEYS: Final = 5
+_EVIDENCE: Final = {
+    "rules": "an aborted transaction begins earlier here than in {other}, so a marker is missing here",
+    "majority": "all other copies agree; compare again before you delete anything",
+}
+_STEPS: Final = {
+    "describe": "see which broker leads the partition",
+    "unknown": "nothing says which copy is right: delete no copy; produce again the keys that have a wrong value",
+    "leadership": "if {path} leads, first put another broker first in its replicas, and make that one the leader",
+    "delete": "then stop the broker of the stale copy, delete this directory alone, start it, and wait for the ISR",
+    "wrong": "never delete another copy, or this one, while {path} leads: that spreads what it has",
+    "abort": "end the transaction that is open in {path} alone, while that copy leads",
+}
+
+
+def copies_sentence(summary: VerifySummary) -> str | None:
+    """That --compare can say more about what was read; None where it cannot."""
+    number = summary.several_copies
+    if not number:
+        return None
+    several = "1 topic-partition has" if number == 1 else f"{number} topic-partitions have"
+    return f"{several} several copies here: kdump verify --compare says whether they mean the same"
+
+
 _UNDECIDED: Final = {
     "reach": "a log cleaner was above the common end: not comparable before the other copy has caught up",
     "damage": "a copy is damaged where the other has records: kdump verify",
@@ -259,17 +284,31 @@ _UNDECIDED: Final = {
 
 
 def comparison_sentences(compared: PartitionComparison) -> Iterator[str]:
-    """A sentence for each pair of copies, and one for the copy that is not as most of them."""
+    """What is said of the copies: each pair, its first differing keys, the evidence, and what to do."""
     for pair in compared.pairs:
         why = "".join(f"; {_UNDECIDED[each]}" for each in pair.because)
         yield (
             f"{pair.verdict}: {pair.left} and {pair.right}, up to offset {pair.end_offset}: {pair.batches} batches "
             f"read, {pair.records} records and {pair.keys} keys compared one by one{why}"
         )
-    if compared.stale is not None:
-        yield f"stale: {compared.stale}, as all other copies agree; compare again before you delete anything"
+        yield from _key_sentences(pair)
+    for each in compared.evidence:
+        yield f"stale: {each.stale}: {_EVIDENCE[each.reason].format(other=each.other)}"
+    for step in compared.repair_steps():
+        run = "" if step.command is None else f": {step.command}"
+        yield f"to do: {_STEPS[step.step].format(path=step.path)}{run}"
     if compared.pairs and compared.topic_id is None:
         yield "no copy has a topic id: these are copies of one topic-partition by its name alone"
+
+
+def _key_sentences(pair: ReplicaComparison) -> Iterator[str]:
+    """The first keys that differ."""
+    for key in pair.differs.keys.offsets[:_SHOWN_KEYS]:
+        name = key.key_hash if key.key is None else quoted(key.key.decode("utf-8", "backslashreplace"))
+        left, right = ("none" if offset < 0 else f"offset {offset}" for offset in (key.left, key.right))
+        yield f"key {name}: {left} in {pair.left}, {right} in {pair.right}"
+    if pair.differs.keys.keys > _SHOWN_KEYS:
+        yield f"{pair.differs.keys.keys - _SHOWN_KEYS} more keys differ"
 
 
 def comparison_summary(summary: ComparisonSummary) -> str:

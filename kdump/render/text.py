@@ -63,6 +63,7 @@ from kdump.render.escaping import Path, cut_lines, path_text, printable, quoted,
 from kdump.render.sentences import (
     comparison_sentences,
     comparison_summary,
+    copies_sentence,
     finding_sentence,
     folded_sentence,
     gap_reason,
@@ -341,6 +342,8 @@ class TextRenderer(DumpRenderer, VerifyRenderer, RecoveryRenderer, StatRenderer,
     def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
         self._verdict(verify_verdict(summary))
         self.out.write(f"{verify_summary(summary)}\n")
+        if (copies := copies_sentence(summary)) is not None:
+            self.out.write(f"{copies}\n")
         if summary.next is not None:
             self.out.write(f"next: {printable(summary.next)}\n")
 

@@ -5,6 +5,7 @@ from kdump.exports import exports
 _MODULES = {
     "kdump.replicas.compare": "ComparisonSummary PartitionComparison",
     "kdump.replicas.comparison": "DifferingKey KeyDifferences OffsetTally ReplicaComparison ReplicaDifferences Verdict",
+    "kdump.replicas.evidence": "Evidence RepairStep",
     "kdump.replicas.merge": "MissingRecords ReplicaUse ReplicasRefused",
 }
 __all__, __getattr__, __dir__ = exports(__name__, _MODULES)

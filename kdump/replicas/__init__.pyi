@@ -6,6 +6,8 @@ from kdump.replicas.comparison import OffsetTally as OffsetTally
 from kdump.replicas.comparison import ReplicaComparison as ReplicaComparison
 from kdump.replicas.comparison import ReplicaDifferences as ReplicaDifferences
 from kdump.replicas.comparison import Verdict as Verdict
+from kdump.replicas.evidence import Evidence as Evidence
+from kdump.replicas.evidence import RepairStep as RepairStep
 from kdump.replicas.merge import MissingRecords as MissingRecords
 from kdump.replicas.merge import ReplicasRefused as ReplicasRefused
 from kdump.replicas.merge import ReplicaUse as ReplicaUse

@@ -15,7 +15,7 @@ from kdump.kernel.transactions import COMMITTED, OPEN, UNDECIDED, Transactions
 from kdump.log.isolation import replay_log
 from kdump.log.log_slice import LogSlice, SlicedPartition, walk_of_slice
 from kdump.replicas.log_survey import LogSurvey, firsts_and_lasts
-from kdump.storage.records import open_in_pieces, payload_of
+from kdump.storage.records import open_in_pieces, payload_of, records
 from kdump.storage.walk import BatchChunk
 
 _WIDTH: Final = len(BATCH_COLUMNS)
@@ -35,6 +35,14 @@ NO_HASH_KEY: Final = bytes(16)
 
 class UnreadableRecordsError(SourceError):
     """The records of a batch with a right checksum cannot be read."""
+
+
+class FoundRecord(NamedTuple):
+    """The key and the timestamp of the record at an offset."""
+
+    offset: int
+    key: bytes | None
+    timestamp_ms: int
 
 
 class Outcomes:
@@ -292,6 +300,18 @@ class BatchCursor:
                     rows += _ROW.pack(offset, *halves, flags, NO_VALUE)
             hasher.take(rows)
             yield
+
+    def find(self, offsets: Sequence[int]) -> Iterator[FoundRecord]:
+        """The records with these offsets, which rise."""
+        for offset in offsets:
+            while self.last is not None and self.last < offset:
+                self.skip()
+            block, index = self._block, self._index
+            if block is not None and block.firsts[index] <= offset:
+                batch = block.chunk.row(index)
+                opened = open_in_pieces(batch, block.chunk.body(batch), self._limit).select(offset, offset + 1, 1)
+                for record in records(batch, opened):
+                    yield FoundRecord(offset, record.key, record.timestamp)
 
     def _unreadable(self) -> UnreadableRecordsError:
         block = self._block

@@ -11,6 +11,7 @@ from kdump.engine.serial import Serial
 from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
 from kdump.replicas.comparison import MOST_KEYS, ReplicaComparison, Verdict, compare_pair, not_compared
+from kdump.replicas.evidence import Evidence, RepairStep, evidence_of, repair_steps, stale_copy
 from kdump.replicas.log_survey import survey_log
 from kdump.storage.copies import by_directory, by_topic_id
 from kdump.storage.discovery import discover
@@ -20,10 +21,14 @@ from kdump.storage.walk import MAX_BATCH_BYTES
 
 
 class CompareOptions(NamedTuple):
-    """How copies are compared. `most_keys` are those that are kept in memory at a time."""
+    """How copies are compared. `most_keys` are those that are kept in memory at a time.
+
+    `with_keys`: the first differing keys are in the result, not only their hashes.
+    """
 
     max_batch_bytes: int = MAX_BATCH_BYTES
     most_keys: int = MOST_KEYS
+    with_keys: bool = False
 
 
 class ComparisonSummary(NamedTuple):
@@ -48,14 +53,15 @@ class ComparisonSummary(NamedTuple):
 class PartitionComparison(NamedTuple):
     """All pairs of the copies of a topic-partition, by the order of their paths; none where there is one copy.
 
-    `topic_id` is None where no copy has one: then the name alone says that they belong together. `stale` is the copy
-    that is not as most of the copies, where most of them agree.
+    `topic_id` is None where no copy has one: then the name alone says that they belong together. `evidence` says which
+    copy is not as it should be, the strongest first.
     """
 
     topic_partition: TopicPartition
     topic_id: str | None
     copies: tuple[str, ...]
     pairs: tuple[ReplicaComparison, ...]
+    evidence: tuple[Evidence, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -65,16 +71,12 @@ class PartitionComparison(NamedTuple):
 
     @property
     def stale(self) -> str | None:
-        """The only copy that agrees with none of the others, where there are two or more others and all of them agree.
+        """The copy that the strongest evidence names; None where it names none, or several. It can be wrong."""
+        return stale_copy(self.evidence)
 
-        It is the majority that says so, which can be wrong.
-        """
-        for path in self.copies if len(self.copies) > 2 else ():
-            own = [pair.verdict for pair in self.pairs if path in (pair.left, pair.right)]
-            others = [pair.verdict for pair in self.pairs if path not in (pair.left, pair.right)]
-            if set(own) == {Verdict.DIVERGED} and set(others) == {Verdict.AGREE}:
-                return path
-        return None
+    def repair_steps(self) -> list[RepairStep]:
+        """What to do about copies that diverged, in the order in which to do it."""
+        return list(repair_steps(self.topic_partition, self.pairs, self.stale))
 
 
 def compare_logs(
@@ -117,7 +119,13 @@ def _compare(options: CompareOptions, task: _Copies) -> PartitionComparison:
     for left, right in combinations(range(len(surveys)), 2):
         for _ in range(LIVE_READS):
             try:
-                pair = compare_pair(surveys[left], surveys[right], options.max_batch_bytes, options.most_keys)
+                pair = compare_pair(
+                    surveys[left],
+                    surveys[right],
+                    options.max_batch_bytes,
+                    options.most_keys,
+                    with_keys=options.with_keys,
+                )
                 break
             except SourceError:
                 for number in (left, right):
@@ -127,7 +135,8 @@ def _compare(options: CompareOptions, task: _Copies) -> PartitionComparison:
             pair = not_compared(surveys[left], surveys[right], "changed")
         pairs.append(pair)
     paths = tuple(copy.path for copy in copies)
-    return PartitionComparison(task.topic_partition, task.topic_id, paths, tuple(pairs))
+    evidence = tuple(evidence_of(paths, pairs))
+    return PartitionComparison(task.topic_partition, task.topic_id, paths, tuple(pairs), evidence)
 
 
 def _again(copy: Partition) -> Partition:

@@ -20,7 +20,7 @@ from kdump.broker.history import EpochRun
 from kdump.kernel.record_hashes import CONTROL, HASH_COLUMNS, NO_KEY, OUTCOME, KeyStates, RecordHasher
 from kdump.kernel.transactions import ABORTED, COMMITTED, UNDECIDED
 from kdump.log.ranges import OffsetRange
-from kdump.replicas.batch_cursor import NO_HASH_KEY, BatchCursor, Outcomes, UnreadableRecordsError
+from kdump.replicas.batch_cursor import NO_HASH_KEY, BatchCursor, FoundRecord, Outcomes, UnreadableRecordsError
 from kdump.replicas.log_survey import LogSurvey
 
 if TYPE_CHECKING:
@@ -63,11 +63,28 @@ class OffsetTally:
 
 
 class DifferingKey(NamedTuple):
-    """A key by its hash (SipHash-2-4, 16 bytes), and the offset of its last record in each copy, -1 for none."""
+    """A key by its hash (SipHash-2-4, 16 bytes), and the offset of its last record in each copy, -1 for none.
+
+    `timestamp_ms` is that of the record with the larger offset, None where it was not read. `key` is there where it was
+    asked for.
+    """
 
     key_hash: str
     left: int
     right: int
+    timestamp_ms: int | None = None
+    key: bytes | None = None
+
+    def fields(self) -> "Fields":
+        """The fields of the key in JSON."""
+        shown: Fields = {} if self.key is None else {"key": self.key}
+        return {
+            "key_hash": self.key_hash,
+            "left": self.left,
+            "right": self.right,
+            "timestamp": self.timestamp_ms,
+            **shown,
+        }
 
 
 class KeyDifferences(NamedTuple):
@@ -95,7 +112,9 @@ class ReplicaDifferences(NamedTuple):
     where that is not known. `records`: offsets with other records; `epochs`: with another leader epoch. `outcomes`:
     offsets of batches that are committed in one copy and aborted in the other. `open_left`, `open_right`: the first
     offset of transactions that are open in that copy alone. `missing_left`, `missing_right`: records that the other
-    copy has and that no log cleaner removed here.
+    copy has and that no log cleaner removed here. `earlier_left`, `earlier_right`: offsets of markers of aborted
+    transactions that begin earlier in that copy, by the transaction indexes. `latest_ms` is the latest timestamp of the
+    differing records that were looked at, None where none was.
     """
 
     fork: int | None
@@ -107,7 +126,10 @@ class ReplicaDifferences(NamedTuple):
     open_right: tuple[int, ...]
     missing_left: OffsetTally
     missing_right: OffsetTally
+    earlier_left: OffsetTally
+    earlier_right: OffsetTally
     keys: KeyDifferences
+    latest_ms: int | None = None
 
 
 class ReplicaComparison(NamedTuple):
@@ -138,11 +160,13 @@ class ReplicaComparison(NamedTuple):
             "transactions": found.outcomes,
             "missing_left": found.missing_left,
             "missing_right": found.missing_right,
+            "earlier_left": found.earlier_left,
+            "earlier_right": found.earlier_right,
         }
         counts = {name: {"count": each.count, "first": each.first, "last": each.last} for name, each in tallies.items()}
         several = {"open_left": list(found.open_left), "open_right": list(found.open_right)}
         of_keys = dict(zip(("only_left", "only_right", "older_left", "older_right"), keys[:4], strict=True))
-        first: list[FieldValue] = [each._asdict() for each in keys.offsets]
+        first: list[FieldValue] = [each.fields() for each in keys.offsets]
         return {
             "pair": [self.left, self.right],
             "verdict": str(self.verdict),
@@ -162,10 +186,13 @@ class ReplicaComparison(NamedTuple):
 
 
 def compare_pair(
-    left: LogSurvey, right: LogSurvey, max_batch_bytes: int, most_keys: int = MOST_KEYS
+    left: LogSurvey, right: LogSurvey, max_batch_bytes: int, most_keys: int = MOST_KEYS, *, with_keys: bool = False
 ) -> ReplicaComparison:
-    """Whether two copies of one topic-partition mean the same. Raises SourceError where a file vanishes meanwhile."""
-    return _PairInStep(left, right, max_batch_bytes, most_keys).result()
+    """Whether two copies of one topic-partition mean the same. Raises SourceError where a file vanishes meanwhile.
+
+    `with_keys`: the first differing keys are in the result, not only their hashes.
+    """
+    return _PairInStep(left, right, max_batch_bytes, most_keys, with_keys=with_keys).result()
 
 
 def not_compared(left: LogSurvey, right: LogSurvey, reason: str) -> ReplicaComparison:
@@ -217,7 +244,10 @@ class _Side:
 
 
 class _PairInStep:
-    def __init__(self, left: LogSurvey, right: LogSurvey, max_batch_bytes: int, most_keys: int) -> None:
+    def __init__(
+        self, left: LogSurvey, right: LogSurvey, max_batch_bytes: int, most_keys: int, *, with_keys: bool = False
+    ) -> None:
+        self._with_keys = with_keys
         self._both, self._limit, self._most_keys = (left, right), max_batch_bytes, most_keys
         self._hash_key = NO_HASH_KEY
         self._fork = fork_of(left.epochs, right.epochs)
@@ -228,6 +258,8 @@ class _PairInStep:
         self._is_listed = not self._compacted or bool(left.damage or right.damage)
         self._records, self._epochs, self._outcomes_differ = OffsetTally(), OffsetTally(), OffsetTally()
         self._missing = OffsetTally(), OffsetTally()
+        self._earlier = OffsetTally(), OffsetTally()
+        self._latest_ms: int | None = None
         self._has_unkeyed = False
         self._reasons = dict[str, None]()
         self._batches = self._compared = self._keys = self._undecided_keys = 0
@@ -248,6 +280,7 @@ class _PairInStep:
         else:
             try:
                 self._compare()
+                self._look_up()
             except UnreadableRecordsError:
                 return self.without_comparing("records")
         if self._fork is not None and self._is_committed() is None:
@@ -271,7 +304,9 @@ class _PairInStep:
             self._outcomes_differ,
             *self._open,
             *self._missing,
+            *self._earlier,
             self._key_differences,
+            self._latest_ms,
         )
         reach = left.reach, right.reach
         return ReplicaComparison(
@@ -295,7 +330,10 @@ class _PairInStep:
         return any(mark > self._fork for mark in marks if mark is not None)
 
     def _verdict(self, differs: ReplicaDifferences) -> Verdict:
-        tallies = (differs.records, differs.epochs, differs.outcomes, differs.missing_left, differs.missing_right)
+        tallies = (
+            *(differs.records, differs.epochs, differs.outcomes),
+            *(differs.missing_left, differs.missing_right, differs.earlier_left, differs.earlier_right),
+        )
         is_open = differs.open_left or differs.open_right
         if differs.is_committed or is_open or differs.keys.keys or any(each.count for each in tallies):
             return Verdict.DIVERGED
@@ -308,6 +346,7 @@ class _PairInStep:
         if left.transactional or right.transactional:
             self._outcomes = self._decide(left), self._decide(right)
             self._compare_open()
+        self._compare_indexes()
         waiting, is_first = [(0, 0)], True
         while waiting:
             states = KeyStates(self._most_keys, *waiting.pop())
@@ -345,6 +384,39 @@ class _PairInStep:
                 alone = []
             found.append(tuple(sorted(alone)))
         self._open = found[0], found[1]
+
+    def _compare_indexes(self) -> None:
+        """The first offsets of aborted transactions that both transaction indexes have."""
+        theirs = {(each.producer_id, each.last_offset): each.first_offset for each in self._both[1].aborted}
+        for each in self._both[0].aborted:
+            other = theirs.get((each.producer_id, each.last_offset))
+            if other is not None and other != each.first_offset and each.last_offset < self._end:
+                self._earlier[0 if each.first_offset < other else 1].add(each.last_offset)
+
+    def _look_up(self) -> None:
+        """Read the differing records that are named: their keys and timestamps."""
+        keys, found = self._key_differences, list[FoundRecord]()
+        for side, opened in enumerate(self._open):
+            named = {max(each.left, each.right) for each in keys.offsets if (each.left < each.right) == bool(side)}
+            named.update(opened[:_MOST_RANGES])
+            named.update(each for each in (self._outcomes_differ.first,) if each is not None and side == 0)
+            if named:
+                survey = self._both[side]
+                slices = survey.slices(min(named), max(named) + 1, self._limit)
+                with closing(BatchCursor(slices, min(named), max(named) + 1, None, self._limit)) as cursor:
+                    found += cursor.find(sorted(named))
+        by_offset = {each.offset: each for each in found}
+        if not by_offset:
+            return
+        self._latest_ms = max(each.timestamp_ms for each in found)
+        samples = []
+        for sample in keys.offsets:
+            record = by_offset.get(max(sample.left, sample.right))
+            if record is not None:
+                key = record.key if self._with_keys else None
+                sample = sample._replace(timestamp_ms=record.timestamp_ms, key=key)
+            samples.append(sample)
+        self._key_differences = keys._replace(offsets=tuple(samples))
 
     # ---- in step
 

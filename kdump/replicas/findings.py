@@ -21,7 +21,7 @@ def replica_findings(merged: MergedPartition) -> Iterator[Finding]:
 def comparison_findings(compared: PartitionComparison) -> Iterator[Finding]:
     """The findings about pairs of copies that diverged. The path is that of the copy that is not as most, or the first.
 
-    That of a hole or of an open transaction is the copy that has it.
+    That of a hole, of an open transaction, or of an aborted one that begins earlier is the copy that has it.
     """
     for pair in compared.pairs:
         for each in _findings_of(pair, swapped=compared.stale == pair.right):
@@ -39,6 +39,8 @@ def _findings_of(pair: ReplicaComparison, *, swapped: bool) -> Iterator[Finding]
         yield _finding("replica/epoch", path, differs.epochs.first, {"other": other, "committed": None})
     for code, tally in (("replica/record", differs.records), ("replica/transaction", differs.outcomes)):
         yield from _of_tally(code, path, other, tally)
+    yield from _of_tally("replica/aborted", pair.left, pair.right, differs.earlier_left)
+    yield from _of_tally("replica/aborted", pair.right, pair.left, differs.earlier_right)
     yield from _of_tally("replica/hole", pair.left, pair.right, differs.missing_left)
     yield from _of_tally("replica/hole", pair.right, pair.left, differs.missing_right)
     if keys.keys:

@@ -1,6 +1,7 @@
 """One copy of a topic-partition, read once: its offsets, how far a log cleaner went over it, its epochs, its damage."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import repeat
 from operator import and_, le, sub
 from typing import Final, NamedTuple
@@ -8,6 +9,7 @@ from typing import Final, NamedTuple
 from kdump.broker.history import EpochRun
 from kdump.errors import SourceError
 from kdump.format.batch import DELETE_HORIZON
+from kdump.format.index import TRANSACTION_ENTRY, AbortedTransaction, aborted_transactions
 from kdump.format.naming import Kind
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
@@ -18,6 +20,7 @@ from kdump.replicas.copy_batches import is_preallocated
 from kdump.storage.copies import topic_id_of
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Partition
+from kdump.storage.source import reader_of
 from kdump.storage.walk import BatchChunk, ForeignBatch
 
 _WIDTH: Final = len(BATCH_COLUMNS)
@@ -27,6 +30,8 @@ _FIRST, _LAST, _COUNT, _EPOCH, _ATTRIBUTES = (
 )
 _ROWS: Final = 1024
 _MOST_DAMAGE: Final = 10_000
+_MOST_ABORTED: Final = 100_000
+"""So many entries of transaction indexes are compared, those of the oldest segments."""
 
 OUT_OF_ORDER: Final = "out-of-order"
 UNREADABLE: Final = "unreadable"
@@ -38,7 +43,8 @@ class LogSurvey(NamedTuple):
 
     `reach`: below this offset its log cleaner has been. `compacted`: the copy shows that a cleaner goes over the log.
     `has_checkpoints`: it lies in a log directory. `damage` are the offsets of which it has no valid batch although its
-    bytes are there. `problem`: why it cannot be compared at all: a word of this module, with `error`.
+    bytes are there. `aborted` are the entries of its transaction indexes. `problem`: why it cannot be compared at all:
+    a word of this module, with `error`.
     """
 
     partition: Partition
@@ -53,6 +59,7 @@ class LogSurvey(NamedTuple):
     epochs: tuple[EpochRun, ...]
     damage: tuple[OffsetRange, ...]
     end_position: tuple[int, int]
+    aborted: tuple[AbortedTransaction, ...] = ()
     problem: str | None = None
     error: str | None = None
 
@@ -111,9 +118,24 @@ def survey_log(partition: Partition, max_batch_bytes: int) -> LogSurvey:
         tuple(survey.epochs),
         tuple(united(survey.damage)),
         survey.end_position,
+        tuple(_aborted_transactions(partition)),
         problem,
         error,
     )
+
+
+def _aborted_transactions(partition: Partition) -> Iterator[AbortedTransaction]:
+    """The entries of the transaction indexes that can be right, the oldest first, at most _MOST_ABORTED."""
+    left = _MOST_ABORTED
+    for segment in partition.segments:
+        if segment.txnindex is None or not left:
+            continue
+        with suppress(SourceError), segment.txnindex.open() as source:
+            data = reader_of(source)(0, left * TRANSACTION_ENTRY.size)
+            for each in aborted_transactions(data[: len(data) - len(data) % TRANSACTION_ENTRY.size]):
+                if each.version == 0 and 0 <= each.first_offset <= each.last_offset:
+                    left -= 1
+                    yield each
 
 
 class _Survey:

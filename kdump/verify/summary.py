@@ -185,7 +185,8 @@ class VerifySummary(NamedTuple):
     `records` is None where it is not known without opening batches. `counts` are exact and by code and severity;
     `findings_dropped` of these have no finding of their own. `next` is the command to run now, None where there is
     nothing to do. `interrupted_at` is None where the run came to its end. `seconds` is the time since it began.
-    `verdict` is what a broker's next start does.
+    `verdict` is what a broker's next start does. `several_copies` is the number of topic-partitions of which several
+    copies were read.
     """
 
     files: int
@@ -201,6 +202,7 @@ class VerifySummary(NamedTuple):
     next: str | None
     seconds: float
     verdict: StartVerdict = StartVerdict()
+    several_copies: int = 0
 
     @property
     def has_verdict(self) -> bool:
@@ -227,6 +229,7 @@ class VerifySummary(NamedTuple):
             "interrupted": self.interrupted,
             "interrupted_at": self.interrupted_at,
             "starts": self.verdict.starts,
+            "several_copies": self.several_copies,
             "next": self.next,
         }
 
@@ -261,6 +264,7 @@ class VerifyTotals:
         self._kept = 0
         self._records: int | None = 0
         self._sums: Counter[str] = Counter()
+        self._copies: Counter[tuple[TopicPartition, str | None]] = Counter()
 
     def add(self, report: Report) -> list[Finding]:
         """Count a report. Returns those of its findings that are wanted."""
@@ -276,6 +280,8 @@ class VerifyTotals:
         self._next.add(report, kept)
         self._verdict = self._verdict.with_report(report)
         self._partitions += bool(report.path)
+        if report.whole and report.topic_partition is not None and not report.state:
+            self._copies[report.topic_partition, report.topic_id] += 1
         self._add_partition(report)
         return kept
 
@@ -320,4 +326,5 @@ class VerifyTotals:
             None if self.interrupted else self._next.command(self._paths),
             round(time.monotonic() - self._started, 3),
             self._verdict.but_unknown("the run was interrupted" if self.interrupted else None),
+            sum(number > 1 for number in self._copies.values()),
         )

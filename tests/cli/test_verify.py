@@ -27,6 +27,7 @@ SUMMARY_FIELDS = [
     "interrupted",
     "interrupted_at",
     "starts",
+    "several_copies",
     "next",
     "exit_status",
     "seconds",
@@ -105,6 +106,7 @@ def test_lines_of_json(kdump: Any, several: str) -> None:
         "interrupted": False,
         "interrupted_at": None,
         "starts": None,
+        "several_copies": 0,
         "next": f"kdump recover {several}",
         "exit_status": 1,
     }

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import kdump
+from kdump.format.index import AbortedTransaction, build_transaction_index
 from kdump.kernel.record_hashes import siphash
 from kdump.kernel.records import RECORD_COLUMNS, decode
 from kdump.replicas.compare import CompareOptions, PartitionComparison, compare_logs
@@ -153,9 +154,9 @@ def test_what_diverged_is_found(name: str, most_keys: int, tmp_path: Path) -> No
 
 def test_what_a_key_would_be(tmp_path: Path) -> None:
     found = pair(*copies(tmp_path, DIVERGENT["an older value"][0])).differs.keys
-    assert (found.older_right, found.offsets[0][1:]) == (1, (1, 0))
+    assert (found.older_right, found.offsets[0][1:3]) == (1, (1, 0))
     found = pair(*copies(tmp_path / "x", DIVERGENT["the tombstone was lost"][0])).differs.keys
-    assert (found.only_right, found.offsets[0][1:]) == (1, (-1, 0))
+    assert (found.only_right, found.offsets[0][1:3]) == (1, (-1, 0))
 
 
 def test_a_copy_that_lags_is_not_comparable_before_it_has_caught_up(tmp_path: Path) -> None:
@@ -450,6 +451,102 @@ def test_what_is_undecided_is_said_and_no_failure(tmp_path: Path) -> None:
     assert ran.text.endswith(": 0 agree, 0 diverged, 1 undecided\n")
     summary = verify(one, other)[1][-1]
     assert [summary[name] for name in ("partitions", "agree", "diverged", "undecided")] == [1, 0, 0, 1]
+
+
+def test_keys_are_shown_where_they_are_asked_for(tmp_path: Path) -> None:
+    case = Case([*END], [data(0, b"\x1bkey", V), *END])
+    one, other = copies(tmp_path, case)
+    key_hash = siphash(b"\x1bkey", bytes(16)).hex()
+    for given, shown in ([], key_hash), (["--show-keys"], '"\\x1bkey"'):
+        ran = run_inside(tmp_path, "verify", "--compare", "--format", "text", *given, str(one), str(other))
+        assert f"t-0: key {shown}: none in {one}/t-0, offset 0 in {other}/t-0\n" in ran.text
+        ran = run_inside(tmp_path, "verify", "--compare", "--format", "json", *given, str(one), str(other))
+        (first,) = json.loads(ran.lines[0])["differs"]["keys"]["first"]
+        expected = {"key_hash": key_hash, "left": -1, "right": 0, "timestamp": 1000}
+        assert first == ({**expected, "key": "\x1bkey"} if given else expected)
+
+
+def test_what_is_undecided_fails_where_it_is_asked_for(tmp_path: Path) -> None:
+    damaged = [*plain(6), bytes([*plain(7)[6][:-1], 0xFF]), *plain()[7:]]
+    one, other = directory(tmp_path / "one", damaged), directory(tmp_path / "other", plain())
+    for fail_on, status in ("error", 0), ("undecided", 1), ("never", 0):
+        ran = run_inside(tmp_path, "verify", "--compare", "--fail-on", fail_on, str(one), str(other))
+        assert (fail_on, ran.status) == (fail_on, status)
+    same = directory(tmp_path / "same", plain())
+    assert run_inside(tmp_path, "verify", "--compare", "--fail-on", "undecided", str(same), str(other)).status == 0
+
+
+@pytest.mark.parametrize("given", [["--fail-on", "undecided"], ["--show-keys"]])
+def test_an_option_of_a_comparison_needs_one(given: list[str], tmp_path: Path) -> None:
+    one = directory(tmp_path / "one", plain())
+    ran = run_inside(tmp_path, "verify", *given, str(one))
+    assert (ran.status, "give --compare, too" in ran.problems) == (2, True)
+
+
+def test_verify_says_that_it_can_compare_the_copies_that_it_read(tmp_path: Path) -> None:
+    copies_of = [str(directory(tmp_path / str(number), plain())) for number in range(3)]
+    said = "1 topic-partition has several copies here: kdump verify --compare says whether they mean the same\n"
+    for paths, number in (copies_of, 1), (copies_of[:1], 0):
+        ran = run_inside(tmp_path, "verify", "--format", "text", *paths)
+        assert (said in ran.text) == bool(number)
+        ran = run_inside(tmp_path, "verify", "--format", "json", *paths)
+        assert json.loads(ran.lines[-1])["several_copies"] == number
+    ran = run_inside(tmp_path, "verify", "--format", "terminal", *copies_of)
+    assert said.split(":", maxsplit=1)[0] in ran.text
+
+
+def with_index(broker: Path, first: int, last: int, pid: int = 7) -> Path:
+    """A copy with an entry in its first transaction index."""
+    log = min((broker / "t-0").glob("*.log"))
+    entry = AbortedTransaction(0, pid, first, last, last + 1)
+    log.with_suffix(".txnindex").write_bytes(build_transaction_index([entry]))
+    return broker
+
+
+def test_an_aborted_transaction_that_begins_earlier_in_one_copy(tmp_path: Path) -> None:
+    """That copy lost the marker of a commit, also where the log cleaner removed what shows it."""
+    brokers = [directory(tmp_path / str(number), [*END], checkpoints=CLEANED) for number in range(3)]
+    for broker, first in zip(brokers, (3, 1, 3), strict=True):
+        with_index(broker, first, 5)
+    status, lines = verify(*brokers)
+    found = [(line["code"], line["path"], line["offset"]) for line in lines if line["type"] == "finding"]
+    assert (status, found) == (1, [("replica/aborted", str(brokers[1] / "t-0"), 5)] * 2)
+    assert {line["stale"] for line in lines if line["type"] == "comparison"} == {str(brokers[1] / "t-0")}
+    (result,) = compared(*brokers)
+    assert [each.reason for each in result.evidence] == ["rules", "rules", "majority"]
+    assert [each.differs.earlier_left.count for each in result.pairs] == [0, 0, 1]
+    with_index(brokers[1], 3, 5)
+    assert verify(*brokers)[0] == 0
+    with_index(brokers[1], 1, 5, pid=8)
+    with_index(brokers[2], 3, 14)
+    with_index(brokers[0], 1, 14)  # above the common end
+    assert verify(*brokers)[0] == 0
+
+
+def test_what_to_do_names_no_copy_without_evidence(tmp_path: Path) -> None:
+    case, _ = DIVERGENT["the marker was lost"]
+    one, other = copies(tmp_path, case)
+    steps = verify(one, other)[1][0]["steps"]
+    abort = "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic t --partition 0 --start-offset 2"
+    assert [step["step"] for step in steps] == ["describe", "unknown", "abort"]
+    assert (steps[2]["path"], steps[2]["command"]) == (str(other / "t-0"), abort)
+    assert verify(*copies(tmp_path / "healthy", HEALTHY["the same"]))[1][0]["steps"] == []
+
+
+def test_what_to_do_about_a_stale_copy_comes_in_an_order_that_spreads_nothing(tmp_path: Path) -> None:
+    wrong = [*plain(5), data(5, b"k1", b"x"), *plain()[6:]]
+    three = [directory(tmp_path / f"a {number}", log) for number, log in enumerate([plain(), wrong, plain()])]
+    ran = run_inside(tmp_path, "verify", "--compare", "--format", "text", *map(str, three))
+    stale = f"{three[1]}/t-0"
+    said = [line for line in ran.text.splitlines() if line.startswith(("t-0: to do", "t-0: stale"))]
+    assert [line.split(": ")[-1] for line in said] == [
+        "all other copies agree; compare again before you delete anything",
+        "kafka-topics.sh --bootstrap-server HOST:PORT --describe --topic t",
+        "kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type preferred --topic t --partition 0",
+        f"rm -r '{stale}'",
+        "that spreads what it has",
+    ]
+    assert f"never delete another copy, or this one, while {stale} leads" in said[-1]
 
 
 @pytest.mark.parametrize("given", [["--deep"], ["--live"], ["--compacted", "yes"], ["--summary"], ["--no-companions"]])

@@ -34,6 +34,7 @@ from kdump.render.output import Output
 from kdump.render.sentences import (
     comparison_sentences,
     comparison_summary,
+    copies_sentence,
     counted,
     finding_sentence,
     folded_sentence,
@@ -430,6 +431,8 @@ class TerminalRenderer(DumpRenderer, VerifyRenderer, RecoveryRenderer, StatRende
     def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
         self._verdict(verify_verdict(summary))
         self._last_line(verify_summary(summary), clean=summary.worst != Severity.ERROR)
+        if (copies := copies_sentence(summary)) is not None:
+            self._print(Text(copies))
         if summary.next is not None:
             self._print_next(summary.next)
 

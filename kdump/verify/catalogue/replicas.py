@@ -118,6 +118,21 @@ ENTRIES = (
         "Cleaner.shouldDiscardBatch, KIP-98",
     ),
     CatalogueEntry(
+        "replica/aborted",
+        _E,
+        "Aborted transaction begins earlier in one copy",
+        (
+            "aborted transactions that begin earlier here than in {other}, by the transaction indexes: {count}; their "
+            "markers are at offsets {offset} to {last}"
+        ),
+        (
+            "The copy lost the marker of a committed transaction of the producer, and the marker that aborts the next "
+            "one decides both. As leader, it hides the committed records, unless the log cleaner removed them."
+        ),
+        _ALONE,
+        "CleanedTransactionMetadata.onControlBatchRead, KIP-98",
+    ),
+    CatalogueEntry(
         "replica/stuck",
         _E,
         "Transaction is open in one copy alone",

@@ -1,0 +1,94 @@
+"""Which copy of a topic-partition is not as the others should be, and why: the evidence, and what to do.
+
+Two logs alone do not say which of them is wrong: a lost tombstone in one looks like a lost value in the other. What can
+say it comes in an order: the metadata of the cluster, the rules of a single log, what most of the copies have.
+"""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from kdump.format.naming import TopicPartition
+from kdump.replicas.comparison import ReplicaComparison, Verdict
+
+RULES: Final = "rules"
+"""An aborted transaction of the copy begins earlier than in another one: it lost a marker in between."""
+MAJORITY: Final = "majority"
+"""The copy agrees with none of the others, and all others agree."""
+
+DESCRIBE: Final = "describe"
+"""See which broker leads, and which are in sync."""
+LEADERSHIP: Final = "leadership"
+"""If the stale copy leads, make another one the leader first."""
+DELETE: Final = "delete"
+"""Stop the broker of the stale copy, delete this directory alone, start it, and wait until it is in sync."""
+ABORT: Final = "abort"
+"""End a transaction that is open in the copy alone, while that copy leads."""
+WRONG: Final = "wrong"
+"""What would spread the wrong data."""
+UNKNOWN: Final = "unknown"
+"""Nothing says which copy is right: delete none."""
+_MOST_ABORTS: Final = 3
+_SERVER: Final = "--bootstrap-server HOST:PORT"
+
+
+class Evidence(NamedTuple):
+    """Why a copy is stale: a word of this module. `other` is the copy that shows it, None for several."""
+
+    reason: str
+    stale: str
+    other: str | None = None
+
+
+class RepairStep(NamedTuple):
+    """One step to make the copies agree: a word of this module, the copy that it is about, and what to run."""
+
+    step: str
+    path: str | None = None
+    command: str | None = None
+
+
+def evidence_of(copies: Sequence[str], pairs: Sequence[ReplicaComparison]) -> Iterator[Evidence]:
+    """What says that a copy is stale, the strongest first."""
+    for pair in pairs:
+        left, right = pair.differs.earlier_left.count, pair.differs.earlier_right.count
+        if left and not right:
+            yield Evidence(RULES, pair.left, pair.right)
+        elif right and not left:
+            yield Evidence(RULES, pair.right, pair.left)
+    for path in copies if len(copies) > 2 else ():
+        own = [pair.verdict for pair in pairs if path in (pair.left, pair.right)]
+        others = [pair.verdict for pair in pairs if path not in (pair.left, pair.right)]
+        if set(own) == {Verdict.DIVERGED} and set(others) == {Verdict.AGREE}:
+            yield Evidence(MAJORITY, path)
+
+
+def stale_copy(evidence: Sequence[Evidence]) -> str | None:
+    """The copy that the strongest evidence names; None where it names none, or several."""
+    strongest = {each.stale for each in evidence if each.reason == evidence[0].reason}
+    return strongest.pop() if len(strongest) == 1 else None
+
+
+def repair_steps(name: TopicPartition, pairs: Sequence[ReplicaComparison], stale: str | None) -> Iterator[RepairStep]:
+    """What to do about copies that diverged, in the order in which to do it."""
+    if not any(pair.verdict is Verdict.DIVERGED for pair in pairs):
+        return
+    topic = shlex.quote(name.topic)
+    yield RepairStep(DESCRIBE, None, f"kafka-topics.sh {_SERVER} --describe --topic {topic}")
+    if stale is None:
+        yield RepairStep(UNKNOWN)
+    else:
+        election = f"--election-type preferred --topic {topic} --partition {name.partition}"
+        yield RepairStep(LEADERSHIP, stale, f"kafka-leader-election.sh {_SERVER} {election}")
+        yield RepairStep(DELETE, stale, f"rm -r {shlex.quote(stale)}")
+        yield RepairStep(WRONG, stale)
+    opened = {
+        (path, offset)
+        for pair in pairs
+        for path, offsets in ((pair.left, pair.differs.open_left), (pair.right, pair.differs.open_right))
+        for offset in offsets
+        if stale is None
+    }
+    for path, offset in sorted(opened)[:_MOST_ABORTS]:
+        place = f"--topic {topic} --partition {name.partition} --start-offset {offset}"
+        yield RepairStep(ABORT, path, f"kafka-transactions.sh {_SERVER} abort {place}")
