@@ -27,6 +27,7 @@ _MODULES = {
         "ShareGroup StreamsGroup"
     ),
     "kdump.broker.history": "EpochRun",
+    "kdump.broker.metadata_image.replica_history": "UncleanElection",
     "kdump.broker.offset_metadata_manager": "OffsetAndMetadata OffsetMetadataManager PendingOffset",
     "kdump.broker.predict": "directory_state",
     "kdump.broker.refusal_reason": "RefusalReason",

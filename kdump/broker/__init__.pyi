@@ -45,6 +45,7 @@ from kdump.broker.group_metadata_manager import ModernGroup as ModernGroup
 from kdump.broker.group_metadata_manager import ShareGroup as ShareGroup
 from kdump.broker.group_metadata_manager import StreamsGroup as StreamsGroup
 from kdump.broker.history import EpochRun as EpochRun
+from kdump.broker.metadata_image.replica_history import UncleanElection as UncleanElection
 from kdump.broker.offset_metadata_manager import OffsetAndMetadata as OffsetAndMetadata
 from kdump.broker.offset_metadata_manager import OffsetMetadataManager as OffsetMetadataManager
 from kdump.broker.offset_metadata_manager import PendingOffset as PendingOffset

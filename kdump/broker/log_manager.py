@@ -69,7 +69,7 @@ class KraftDirectory(NamedTuple):
 
 def kraft_directory(path: str) -> KraftDirectory | None:
     """The log directory of a broker in KRaft mode; None for another directory."""
-    meta = _meta_of(path)
+    meta = meta_of(path)
     if meta is None or meta.version != 1:
         return None
     for place in (path, *_beside(path, meta)):
@@ -79,7 +79,8 @@ def kraft_directory(path: str) -> KraftDirectory | None:
     return KraftDirectory(meta)
 
 
-def _meta_of(path: str) -> MetaProperties | None:
+def meta_of(path: str) -> MetaProperties | None:
+    """The content of the meta.properties of a log directory; None where it cannot be read."""
     try:
         with open_source(os.path.join(path, "meta.properties")) as source:
             return parse_meta_properties(read_whole(source, MAX_PROPERTIES_BYTES))
@@ -100,7 +101,7 @@ def _beside(path: str, meta: MetaProperties) -> Iterator[str]:
             continue
         for place in (os.path.join(one, below) if below else one for one in sorted(found)):
             if os.path.abspath(place) != own and exists(os.path.join(place, f"{naming.METADATA_TOPIC}-0")):
-                other = _meta_of(place)
+                other = meta_of(place)
                 if other is not None and _is_of_same_broker(other, meta):
                     yield place
 

@@ -295,7 +295,8 @@ def page(chosen: dict[str, Any]) -> "PageOptions":
 
     is_page = chosen["format_name"] in PAGE_FORMATS
     for name in ("reproducible", "show_keys"):
-        if chosen.get(name) and not is_page:
+        is_of_comparison = name == "show_keys" and chosen.get("compare")
+        if chosen.get(name) and not is_page and not is_of_comparison:
             raise click.UsageError(f"--{name.replace('_', '-')} has no effect without --format html")
     if is_page and chosen["quiet"]:
         raise click.UsageError("--format html is one page, of which the summary is the head: leave out --quiet")

@@ -32,6 +32,7 @@ SECTIONS = {
     "What is checked": (
         "deep",
         "compare",
+        "metadata",
         "show_keys",
         "compacted",
         "no_companions",
@@ -99,6 +100,13 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
     is_flag=True,
     help="Compare the copies of each topic-partition below PATH with each other, in place of the checks: whether they"
     " mean the same.",
+)
+@click.option(
+    "--metadata",
+    metavar="PATH",
+    shell_complete=completion.files,
+    help="With --compare, say by this __cluster_metadata-0 which copy was away too long. Default: one beside the"
+    " copies.",
 )
 @click.option(
     "--show-keys",
@@ -229,6 +237,7 @@ def _refuse_not_compared(chosen: dict[str, Any]) -> None:
 def _refuse_only_compared(chosen: dict[str, Any]) -> None:
     """Raise UsageError for an option that nothing but a comparison heeds."""
     for option, given in (
+        ("--metadata", chosen["metadata"] is not None),
         ("--show-keys", chosen["show_keys"]),
         (f"--fail-on {options.UNDECIDED}", chosen["fail_on"] == options.UNDECIDED),
     ):
@@ -247,7 +256,7 @@ def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
     chosen = {**chosen, "master": None, "fail_on": Severity.ERROR if fails_undecided else chosen["fail_on"]}
     started, problems = time.monotonic(), ProblemLog("compared")
     severities, summary = list[Severity](), ComparisonSummary()
-    what = CompareOptions(chosen["max_batch_bytes"], with_keys=chosen["show_keys"])
+    what = CompareOptions(chosen["max_batch_bytes"], with_keys=chosen["show_keys"], metadata=chosen["metadata"])
     with (
         options.partitions(chosen) as found,
         execution(found, chosen) as job,

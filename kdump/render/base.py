@@ -164,7 +164,8 @@ class VerifyRenderer(Renderer):
         name = compared.topic_partition
         of: Fields = {"topic": name.topic, "partition": name.partition, "topic_id": compared.topic_id}
         evidence, steps = list(compared.evidence), compared.repair_steps()
-        also: Fields = {"stale": compared.stale, "evidence": evidence, "steps": steps}
+        also: Fields = {"stale": compared.stale, "evidence": evidence}
+        also = {**also, "unclean_elections": list(compared.unclean_elections), "steps": steps}
         for pair in compared.pairs:
             self.entry(pair.left, "comparison", {**of, **pair.fields(), **also})
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kdump.dump.events import MatchCount, ReadEntry
     from kdump.replicas.compare import ComparisonSummary, PartitionComparison
     from kdump.replicas.comparison import ReplicaComparison
+    from kdump.replicas.evidence import Evidence
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit
     from kdump.verify.display import FoldedFindings
     from kdump.verify.findings import Finding
@@ -247,12 +248,19 @@ def read_summary(read: ReadEntry) -> str:
 
 _SHOWN_KEYS: Final = 5
 _EVIDENCE: Final = {
+    "metadata": (
+        "broker {broker} was not in the ISR from {left} to {back}, {away} ms; delete.retention.ms is {retention}, "
+        "producer.id.expiration.ms {expiration}; what differs was written before"
+    ),
     "rules": "an aborted transaction begins earlier here than in {other}, so a marker is missing here",
     "majority": "all other copies agree; compare again before you delete anything",
 }
 _STEPS: Final = {
     "describe": "see which broker leads the partition",
-    "unknown": "nothing says which copy is right: delete no copy; produce again the keys that have a wrong value",
+    "unknown": (
+        "nothing says which copy is right: delete no copy; give --metadata, or produce again the keys that have a "
+        "wrong value"
+    ),
     "leadership": "if {path} leads, first put another broker first in its replicas, and make that one the leader",
     "delete": "then stop the broker of the stale copy, delete this directory alone, start it, and wait for the ISR",
     "wrong": "never delete another copy, or this one, while {path} leads: that spreads what it has",
@@ -293,12 +301,28 @@ def comparison_sentences(compared: PartitionComparison) -> Iterator[str]:
         )
         yield from _key_sentences(pair)
     for each in compared.evidence:
-        yield f"stale: {each.stale}: {_EVIDENCE[each.reason].format(other=each.other)}"
+        yield f"stale: {each.stale}: {_evidence_words(each)}"
+    for election in compared.unclean_elections[-_SHOWN_KEYS:]:
+        at = iso_time(election.timestamp_ms)
+        yield f"broker {election.broker} was elected leader uncleanly at {at}: committed records can be lost"
     for step in compared.repair_steps():
         run = "" if step.command is None else f": {step.command}"
         yield f"to do: {_STEPS[step.step].format(path=step.path)}{run}"
     if compared.pairs and compared.topic_id is None:
         yield "no copy has a topic id: these are copies of one topic-partition by its name alone"
+
+
+def _evidence_words(evidence: Evidence) -> str:
+    away = (evidence.back_ms or 0) - (evidence.left_ms or 0)
+    return _EVIDENCE[evidence.reason].format(
+        other=evidence.other,
+        broker=evidence.broker,
+        left=iso_time(evidence.left_ms),
+        back=iso_time(evidence.back_ms),
+        away=away,
+        retention=evidence.delete_retention_ms,
+        expiration=evidence.producer_id_expiration_ms,
+    )
 
 
 def _key_sentences(pair: ReplicaComparison) -> Iterator[str]:

@@ -1,11 +1,20 @@
 """The copies of each topic-partition below some paths, and what each pair of them has in common and not."""
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from operator import add
 from typing import NamedTuple
 
+from kdump.broker.log_manager import meta_of
+from kdump.broker.metadata_image.metadata_log import METADATA_PARTITION, find_metadata_log
+from kdump.broker.metadata_image.replica_history import (
+    PartitionHistory,
+    PartitionId,
+    UncleanElection,
+    read_histories,
+)
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import SourceError
@@ -15,6 +24,7 @@ from kdump.replicas.evidence import Evidence, RepairStep, evidence_of, repair_st
 from kdump.replicas.log_survey import survey_log
 from kdump.storage.copies import by_directory, by_topic_id
 from kdump.storage.discovery import discover
+from kdump.storage.file_store import directory_above, exists
 from kdump.storage.live import LIVE_READS
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.storage.walk import MAX_BATCH_BYTES
@@ -23,12 +33,14 @@ from kdump.storage.walk import MAX_BATCH_BYTES
 class CompareOptions(NamedTuple):
     """How copies are compared. `most_keys` are those that are kept in memory at a time.
 
-    `with_keys`: the first differing keys are in the result, not only their hashes.
+    `with_keys`: the first differing keys are in the result, not only their hashes. `metadata`: the directory of the
+    metadata log that says who was in sync; without it, one that lies beside a copy says it.
     """
 
     max_batch_bytes: int = MAX_BATCH_BYTES
     most_keys: int = MOST_KEYS
     with_keys: bool = False
+    metadata: str | None = None
 
 
 class ComparisonSummary(NamedTuple):
@@ -54,7 +66,8 @@ class PartitionComparison(NamedTuple):
     """All pairs of the copies of a topic-partition, by the order of their paths; none where there is one copy.
 
     `topic_id` is None where no copy has one: then the name alone says that they belong together. `evidence` says which
-    copy is not as it should be, the strongest first.
+    copy is not as it should be, the strongest first. `unclean_elections` are those that the metadata log has, of a
+    topic-partition whose copies diverged.
     """
 
     topic_partition: TopicPartition
@@ -62,6 +75,7 @@ class PartitionComparison(NamedTuple):
     copies: tuple[str, ...]
     pairs: tuple[ReplicaComparison, ...]
     evidence: tuple[Evidence, ...] = ()
+    unclean_elections: tuple[UncleanElection, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -100,9 +114,73 @@ def compare_logs(
         for name, several in partitions.items()
         for topic_id, copies in by_topic_id(by_directory(several)).items()
     ]
-    for _, result in (engine or Serial()).map(partial(_compare, options or CompareOptions()), tasks):
-        yield result
-    yield from errors
+    chosen = options or CompareOptions()
+    witness = _Witness(tasks, chosen)
+    for _, result in (engine or Serial()).map(partial(_compare, chosen), tasks):
+        yield witness.with_metadata(result) if result.verdict is Verdict.DIVERGED else result
+    yield from (*errors, *witness.errors)
+
+
+class _Witness:
+    """What the metadata log says of topic-partitions whose copies diverged. It is read for the first of them."""
+
+    def __init__(self, tasks: Sequence["_Copies"], options: CompareOptions) -> None:
+        self._tasks, self._options = tasks, options
+        self.errors = list[SourceError]()
+        self._histories: Mapping[PartitionId, PartitionHistory] | None = None
+
+    def with_metadata(self, compared: PartitionComparison) -> PartitionComparison:
+        """The comparison with what the metadata log says of its copies."""
+        if self._histories is None:
+            self._histories = self._read()
+        if compared.topic_id is None:
+            return compared
+        history = self._histories.get((compared.topic_id, compared.topic_partition.partition))
+        if history is None:
+            return compared
+        brokers = {path: _broker_of(path) for path in compared.copies}
+        evidence = tuple(evidence_of(compared.copies, compared.pairs, history, brokers))
+        return compared._replace(evidence=evidence, unclean_elections=tuple(history.unclean))
+
+    def _read(self) -> Mapping[PartitionId, PartitionHistory]:
+        path = self._options.metadata or self._beside()
+        if path is None:
+            return {}
+        wanted = {
+            (task.topic_id, task.topic_partition.partition)
+            for task in self._tasks
+            if task.topic_id is not None and len(task.copies) > 1
+        }
+        try:
+            return read_histories(find_metadata_log(path), wanted)
+        except SourceError as error:
+            self.errors += [error] if self._options.metadata is not None else []
+            return {}
+
+    def _beside(self) -> str | None:
+        """A metadata log in the log directory of a copy; of several, that with the newest segment."""
+        places = {
+            os.path.join(directory_above(copy.path), METADATA_PARTITION)
+            for task in self._tasks
+            for copy in task.copies
+            if len(task.copies) > 1
+        }
+        found = [(_newest_base(place), place) for place in sorted(places) if exists(place)]
+        return max(found)[1] if found else None
+
+
+def _newest_base(path: str) -> int:
+    try:
+        segments = find_metadata_log(path).segments
+    except SourceError:
+        return -1
+    return segments[-1].base_offset or 0 if segments else -1
+
+
+def _broker_of(path: str) -> int | None:
+    """The broker whose log directory has a copy."""
+    meta = meta_of(directory_above(path))
+    return None if meta is None else meta.node_id
 
 
 class _Copies(NamedTuple):

@@ -5,12 +5,15 @@ say it comes in an order: the metadata of the cluster, the rules of a single log
 """
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from kdump.broker.metadata_image.replica_history import Absence, PartitionHistory
 from kdump.format.naming import TopicPartition
 from kdump.replicas.comparison import ReplicaComparison, Verdict
 
+METADATA: Final = "metadata"
+"""The replica was away for longer than tombstones and markers are kept, and what differs is older than its return."""
 RULES: Final = "rules"
 """An aborted transaction of the copy begins earlier than in another one: it lost a marker in between."""
 MAJORITY: Final = "majority"
@@ -33,11 +36,20 @@ _SERVER: Final = "--bootstrap-server HOST:PORT"
 
 
 class Evidence(NamedTuple):
-    """Why a copy is stale: a word of this module. `other` is the copy that shows it, None for several."""
+    """Why a copy is stale: a word of this module. `other` is the copy that shows it, None for several.
+
+    With METADATA the replica on `broker` was not in the ISR from `left_ms` to `back_ms`; `delete_retention_ms` and
+    `producer_id_expiration_ms` are the settings that say what it can have missed.
+    """
 
     reason: str
     stale: str
     other: str | None = None
+    broker: int | None = None
+    left_ms: int | None = None
+    back_ms: int | None = None
+    delete_retention_ms: int | None = None
+    producer_id_expiration_ms: int | None = None
 
 
 class RepairStep(NamedTuple):
@@ -48,8 +60,15 @@ class RepairStep(NamedTuple):
     command: str | None = None
 
 
-def evidence_of(copies: Sequence[str], pairs: Sequence[ReplicaComparison]) -> Iterator[Evidence]:
-    """What says that a copy is stale, the strongest first."""
+def evidence_of(
+    copies: Sequence[str],
+    pairs: Sequence[ReplicaComparison],
+    history: PartitionHistory | None = None,
+    brokers: Mapping[str, int | None] | None = None,
+) -> Iterator[Evidence]:
+    """What says that a copy is stale, the strongest first. `brokers`: the broker of each copy, where it is known."""
+    if history is not None:
+        yield from _by_metadata(pairs, history, brokers or {})
     for pair in pairs:
         left, right = pair.differs.earlier_left.count, pair.differs.earlier_right.count
         if left and not right:
@@ -61,6 +80,45 @@ def evidence_of(copies: Sequence[str], pairs: Sequence[ReplicaComparison]) -> It
         others = [pair.verdict for pair in pairs if path not in (pair.left, pair.right)]
         if set(own) == {Verdict.DIVERGED} and set(others) == {Verdict.AGREE}:
             yield Evidence(MAJORITY, path)
+
+
+def _by_metadata(
+    pairs: Sequence[ReplicaComparison], history: PartitionHistory, brokers: Mapping[str, int | None]
+) -> Iterator[Evidence]:
+    """In each pair that diverged one replica alone was away for long enough, before which all was written."""
+    named = dict[str, Evidence]()
+    for pair in pairs:
+        if pair.verdict is not Verdict.DIVERGED:
+            continue
+        away = {path: _longest(pair, history, brokers.get(path)) for path in (pair.left, pair.right)}
+        long = [(path, found) for path, found in away.items() if found is not None]
+        if len(long) != 1 or not _can_miss_markers(pair):
+            return
+        (path, absence), *_ = long
+        settings = history.delete_retention_ms, history.producer_id_expiration_ms
+        named[path] = Evidence(METADATA, path, None, brokers.get(path), absence.left_ms, absence.back_ms, *settings)
+    yield from named.values()
+
+
+def _can_miss_markers(pair: ReplicaComparison) -> bool:
+    """Whether all that differs can come from tombstones and markers that one copy missed."""
+    found = pair.differs
+    others = (found.records, found.epochs, found.missing_left, found.missing_right)
+    return not found.is_committed and not any(each.count for each in others)
+
+
+def _longest(pair: ReplicaComparison, history: PartitionHistory, broker: int | None) -> Absence | None:
+    """The longest absence of a broker that explains what differs."""
+    latest = pair.differs.latest_ms
+    found = [
+        each
+        for each in (history.absences.get(broker, ()) if broker is not None else ())
+        if each.known_ms is not None
+        and each.known_ms >= history.delete_retention_ms
+        and each.back_ms is not None
+        and (latest is None or latest <= each.back_ms)
+    ]
+    return max(found, key=lambda each: each.known_ms or 0, default=None)
 
 
 def stale_copy(evidence: Sequence[Evidence]) -> str | None:

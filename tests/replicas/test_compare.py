@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import kdump
+from kdump.broker.metadata_image.metadata_log import find_metadata_log
+from kdump.broker.metadata_image.replica_history import read_histories
 from kdump.format.index import AbortedTransaction, build_transaction_index
 from kdump.kernel.record_hashes import siphash
 from kdump.kernel.records import RECORD_COLUMNS, decode
@@ -19,8 +21,9 @@ from kdump.replicas.comparison import ReplicaComparison, Verdict
 from kdump.replicas.findings import comparison_findings
 from support import build, finding_rules
 from support.command_runs import run_inside
-from support.directories import OTHER_TOPIC_ID, metadata
+from support.directories import OTHER_TOPIC_ID, TOPIC_ID, metadata
 from support.laws import SEED, examples
+from support.metadata_logs import Change, change, snapshot, snapshot_name, value_of
 from support.plain_cleaner import Written, cleaned
 from support.replica_cluster import Cluster, written
 
@@ -45,7 +48,7 @@ def directory(
     return broker
 
 
-def compared(*brokers: Path, **how: int) -> list[PartitionComparison]:
+def compared(*brokers: Path, **how: Any) -> list[PartitionComparison]:
     results = list(compare_logs(kdump.discover(list(map(str, brokers))), CompareOptions(**how)))
     assert all(isinstance(each, PartitionComparison) for each in results)
     return [each for each in results if isinstance(each, PartitionComparison)]
@@ -476,7 +479,7 @@ def test_what_is_undecided_fails_where_it_is_asked_for(tmp_path: Path) -> None:
     assert run_inside(tmp_path, "verify", "--compare", "--fail-on", "undecided", str(same), str(other)).status == 0
 
 
-@pytest.mark.parametrize("given", [["--fail-on", "undecided"], ["--show-keys"]])
+@pytest.mark.parametrize("given", [["--fail-on", "undecided"], ["--show-keys"], ["--metadata", "x"]])
 def test_an_option_of_a_comparison_needs_one(given: list[str], tmp_path: Path) -> None:
     one = directory(tmp_path / "one", plain())
     ran = run_inside(tmp_path, "verify", *given, str(one))
@@ -521,6 +524,131 @@ def test_an_aborted_transaction_that_begins_earlier_in_one_copy(tmp_path: Path) 
     with_index(brokers[2], 3, 14)
     with_index(brokers[0], 1, 14)  # above the common end
     assert verify(*brokers)[0] == 0
+
+
+# ---- what the metadata log says
+
+
+HOUR = 3_600_000
+
+
+def isr(at_ms: int, *members: int, **fields: Any) -> tuple[int, Change]:
+    return at_ms, change("PartitionChangeRecord", topicId=TOPIC_ID, partitionId=0, isr=members, **fields)
+
+
+def metadata_log(place: Path, *changes: tuple[int, Change], retention_ms: int | None = HOUR) -> Path:
+    """The log of a controller. Topic t has two replicas, and a record a batch."""
+    made = [
+        (1, change("TopicRecord", name="t", topicId=TOPIC_ID)),
+        (1, change("PartitionRecord", topicId=TOPIC_ID, partitionId=0, replicas=[1, 2], isr=[1, 2], leader=1)),
+    ]
+    if retention_ms is not None:
+        how = {"name": "delete.retention.ms", "value": str(retention_ms)}
+        made.append((1, change("ConfigRecord", resourceType=2, resourceName="t", **how)))
+    place.mkdir(parents=True)
+    batches = [
+        build.batch([build.record(None, value_of(each), timestamp=at)], base_offset=number, epoch=1)
+        for number, (at, each) in enumerate([*made, *changes])
+    ]
+    (place / f"{0:020}.log").write_bytes(b"".join(batches))
+    return place
+
+
+def of_broker(broker: Path, node: int) -> Path:
+    (broker / "meta.properties").write_bytes(b"version=1\nnode.id=%d\ncluster.id=c\n" % node)
+    return broker
+
+
+AWAY = (isr(5000, 1), isr(5000 + 2 * HOUR, 1, 2))
+LOST = "the tombstone was lost"
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "retention_ms", "stale"),
+    [
+        (LOST, AWAY, HOUR, 2),
+        (LOST, (isr(5000, 2), isr(5000 + 2 * HOUR, 1, 2)), HOUR, 1),
+        (LOST, AWAY, None, None),  # a day by default
+        (LOST, AWAY, 3 * HOUR, None),
+        (LOST, (*AWAY, isr(2 + 9 * HOUR, 2), isr(2 + 19 * HOUR, 1, 2)), HOUR, None),  # both were away
+        (LOST, (isr(10, 1), isr(900, 1, 2)), 0, None),  # what differs was written later
+        (LOST, (isr(5000, 1),), HOUR, None),  # it is not back
+        (LOST, (), HOUR, None),
+        ("another record", AWAY, HOUR, None),  # nothing that it can have missed
+        ("the marker was lost", AWAY, HOUR, 2),
+        ("committed here, aborted there", AWAY, HOUR, 2),
+    ],
+)
+def test_the_metadata_log_says_who_was_away(
+    name: str,
+    changes: tuple[tuple[int, Change], ...],
+    retention_ms: int | None,
+    stale: int | None,
+    tmp_path: Path,
+) -> None:
+    brokers = [of_broker(broker, node) for node, broker in enumerate(copies(tmp_path, DIVERGENT[name][0]), 1)]
+    log = metadata_log(tmp_path / "c" / "__cluster_metadata-0", *changes, retention_ms=retention_ms)
+    assert compared(*brokers)[0].evidence == ()
+    (result,) = compared(*brokers, metadata=str(log))
+    expected = () if stale is None else (("metadata", str(brokers[stale - 1] / "t-0"), None, stale),)
+    assert tuple(each[:4] for each in result.evidence) == expected
+    assert result.stale == (expected[0][1] if expected else None)
+
+
+def test_a_metadata_log_beside_a_copy_is_found_and_what_it_says_is_printed(tmp_path: Path) -> None:
+    one, other = (of_broker(each, node) for node, each in enumerate(copies(tmp_path, DIVERGENT[LOST][0]), 1))
+    unclean = isr(9 * HOUR, 2, leader=2, leaderRecoveryState=1)
+    metadata_log(other / "__cluster_metadata-0", *AWAY, unclean, isr(9 * HOUR + 1, 2, leaderRecoveryState=0))
+    ran = run_inside(tmp_path, "verify", "--compare", "--format", "text", str(one), str(other))
+    assert (
+        f"t-0: stale: {other}/t-0: broker 2 was not in the ISR from 1970-01-01T00:00:05.000Z to"
+        " 1970-01-01T02:00:05.000Z, 7200000 ms; delete.retention.ms is 3600000, producer.id.expiration.ms 86400000;"
+        " what differs was written before\n"
+    ) in ran.text
+    said = "t-0: broker 2 was elected leader uncleanly at 1970-01-01T09:00:00.000Z: committed records can be lost\n"
+    assert ran.text.count(said) == 1
+    line = verify(one, other)[1][0]
+    assert line["unclean_elections"] == [{"broker": 2, "timestamp_ms": 9 * HOUR}]
+    assert (line["evidence"][0]["left_ms"], line["evidence"][0]["back_ms"]) == (5000, 5000 + 2 * HOUR)
+    assert [step["step"] for step in line["steps"]] == ["describe", "leadership", "delete", "wrong"]
+
+
+def test_metadata_that_cannot_be_read(tmp_path: Path) -> None:
+    one, other = copies(tmp_path, DIVERGENT[LOST][0])
+    ran = run_inside(tmp_path, "verify", "--compare", "--metadata", "missing", str(one), str(other))
+    assert (ran.status, "missing" in ran.problems) == (3, True)
+    log = metadata_log(tmp_path / "c" / "__cluster_metadata-0", *AWAY)
+    for node, each in enumerate((one, other), 1):
+        of_broker(each, node)
+    file = log / f"{0:020}.log"
+    content = bytearray(file.read_bytes())
+    content[-3] ^= 1  # the return to the ISR
+    file.write_bytes(content)
+    assert compared(one, other, metadata=str(log))[0].stale is None
+    assert not compared(one, other, metadata=str(log))[0].evidence
+
+
+def test_a_history_begins_with_the_oldest_snapshot_that_the_log_continues(tmp_path: Path) -> None:
+    place = tmp_path / "__cluster_metadata-0"
+    place.mkdir()
+    states = [
+        change("TopicRecord", name="t", topicId=TOPIC_ID),
+        change("PartitionRecord", topicId=TOPIC_ID, partitionId=0, replicas=[1, 2], isr=[1], leader=1),
+    ]
+    (place / snapshot_name(10)).write_bytes(snapshot(states))
+    (place / snapshot_name(12)).write_bytes(snapshot(states[:1]))
+    changes = [isr(5000, 1, 2), isr(6000, 2), isr(7500, 1, 2)]
+    batches = [
+        build.batch([build.record(None, value_of(each), timestamp=at)], base_offset=10 + number, epoch=1)
+        for number, (at, each) in enumerate(changes)
+    ]
+    (place / f"{10:020}.log").write_bytes(b"".join(batches))
+    found = read_histories(find_metadata_log(str(place)), [(TOPIC_ID, 0), (TOPIC_ID, 1)])
+    assert found[TOPIC_ID, 0].absences == {1: [(6000, 7500)], 2: [(None, 5000)]}
+    assert (found[TOPIC_ID, 1].absences, found[TOPIC_ID, 0].is_complete) == ({}, True)
+    (place / snapshot_name(10)).unlink()
+    (place / snapshot_name(12)).unlink()
+    assert not read_histories(find_metadata_log(str(place)), [(TOPIC_ID, 0)])[TOPIC_ID, 0].is_complete
 
 
 def test_what_to_do_names_no_copy_without_evidence(tmp_path: Path) -> None:
