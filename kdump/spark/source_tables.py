@@ -1,35 +1,54 @@
-"""The tables of what is known about logs, topic-partition directories in tasks of about the same size."""
+"""The tables of what is known about logs, in tasks of about the same size: several topic-partitions, or part of one."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
 import pyarrow as pa
 
-from kdump.convert.log_tables.table_reader import TableName, directory_findings, table_reader
+from kdump.convert.log_tables.table_reader import (
+    CUT_TABLES,
+    TableName,
+    directory_findings,
+    part_of_table,
+    table_reader,
+)
 from kdump.convert.ranges.cutting import RANGE_BYTES
+from kdump.convert.ranges.segment_search import has_numbered_segments
 from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
+from kdump.log.ranges import OffsetRange
 from kdump.log.records import DamageWarning
 from kdump.spark.source_losses import on_this_host
 from kdump.spark.source_options import SourceOptions, Table, TopicSelection
 from kdump.storage.copies import is_snapshot
 from kdump.storage.discovery import discover
-from kdump.storage.file_store import absolute
+from kdump.storage.file_store import absolute, is_directory
 from kdump.storage.partition import LogDirectory, Partition, logs_of_partition
 
 
 class TablePart(NamedTuple):
-    """The topic-partitions of a task. `log_directories` are those of whose own files the findings are."""
+    """The topic-partitions of a task. `log_directories` are those of whose own files the findings are.
+
+    `bases`: of a single topic-partition, the segments with base offsets in this range.
+    """
 
     paths: tuple[str, ...] = ()
     log_directories: tuple[str, ...] = ()
+    bases: OffsetRange | None = None
+
+
+class _Sizes(NamedTuple):
+    """The size of a topic-partition, and of its segments by base offset, where these can be read alone."""
+
+    size: int
+    segments: tuple[tuple[int, int], ...] = ()
 
 
 def plan_table(options: SourceOptions) -> list[TablePart]:
     """The tasks of a table, in the order of the paths. Raises SourceOptionError, SourceError."""
     named = {absolute(path) for path in options.paths}
-    chosen: dict[str, int] = {}
+    chosen: dict[str, _Sizes] = {}
     directories: list[str] = []
     topics: list[str] = []
     for found in discover(options.paths):
@@ -48,11 +67,11 @@ def plan_table(options: SourceOptions) -> list[TablePart]:
                     topics.append(of.topic)
                 is_named = absolute(found.path) in named
                 if _takes(options, found, is_named=is_named) and found.path not in directories:
-                    chosen.setdefault(found.path, sum(log.size for log in logs_of_partition(found)))
+                    chosen.setdefault(found.path, _sizes_of(found, options.table))
     options.selection.check_topics(topics)
     if options.table is Table.GROUPS:
         return [TablePart(options.paths)]  # a lag is about two partitions
-    parts = _parts(chosen, _part_bytes(chosen, options.min_partitions or 1))
+    parts = [*_parts(chosen, _part_bytes(chosen, options.min_partitions or 1))]
     if options.table is Table.FINDINGS and options.selection == TopicSelection():
         parts += [TablePart(log_directories=(path,)) for path in directories]
     return parts
@@ -66,21 +85,42 @@ def _takes(options: SourceOptions, found: Partition, *, is_named: bool) -> bool:
     return everything or options.selection.takes(found.topic_partition, is_named=is_named)
 
 
-def _part_bytes(chosen: dict[str, int], least: int) -> int:
-    return min(RANGE_BYTES, sum(chosen.values()) // least) if least > 1 else RANGE_BYTES
+def _sizes_of(found: Partition, table: Table) -> _Sizes:
+    size = sum(log.size for log in logs_of_partition(found))
+    if table not in CUT_TABLES or not is_directory(found.path) or not has_numbered_segments(found):
+        return _Sizes(size)
+    return _Sizes(size, tuple((segment.log.base_offset or 0, segment.log.size) for segment in found.segments))
 
 
-def _parts(chosen: dict[str, int], part_bytes: int) -> list[TablePart]:
-    parts: list[TablePart] = []
+def _part_bytes(chosen: Mapping[str, _Sizes], least: int) -> int:
+    return min(RANGE_BYTES, sum(each.size for each in chosen.values()) // least) if least > 1 else RANGE_BYTES
+
+
+def _parts(chosen: Mapping[str, _Sizes], part_bytes: int) -> Iterator[TablePart]:
     paths: list[str] = []
     total = 0
-    for path, size in chosen.items():
+    for path, (size, segments) in chosen.items():
         if paths and total + size > part_bytes:
-            parts.append(TablePart(tuple(paths)))
+            yield TablePart(tuple(paths))
             paths, total = [], 0
+        if size > part_bytes and len(segments) > 1:
+            yield from _cut(path, segments, part_bytes)
+            continue
         paths.append(path)
         total += size
-    return [*parts, TablePart(tuple(paths))] if paths else parts
+    if paths:
+        yield TablePart(tuple(paths))
+
+
+def _cut(path: str, segments: Sequence[tuple[int, int]], part_bytes: int) -> Iterator[TablePart]:
+    """A topic-partition in runs of segments."""
+    start, total = segments[0][0], 0
+    for base, size in segments:
+        if total and total + size > part_bytes:
+            yield TablePart((path,), bases=OffsetRange(start, base))
+            start, total = base, 0
+        total += size
+    yield TablePart((path,), bases=OffsetRange(start, segments[-1][0] + 1))
 
 
 def read_table(part: TablePart, options: SourceOptions, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -90,6 +130,9 @@ def read_table(part: TablePart, options: SourceOptions, columns: list[str]) -> I
     if options.table is Table.GROUPS:
         whole = table_reader(part.paths, table, on_error=on_error)
         yield from (_chosen(batch, options.selection).select(columns) for batch in whole)
+        return
+    if part.bases is not None:
+        yield from part_of_table(part.paths[0], table, part.bases, columns=columns, on_error=on_error)
         return
     for path in part.paths:
         yield from table_reader(path, table, columns=columns, on_error=on_error)

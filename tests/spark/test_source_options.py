@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import random
 import shutil
 import socket
 from datetime import datetime, timedelta, timezone
@@ -453,6 +454,28 @@ def test_a_table_has_the_rows_of_its_reader(table: str) -> None:
     spread = partitions(directory, table=table, minPartitions="3")
     assert len(spread) > 1
     assert [row for rows in spread for row in rows] == expected
+
+
+@pytest.mark.parametrize("name", ["restarted/transfers-0", "segments/segments-0", "v1-segments-0.10.2.2/segments-0"])
+def test_a_table_is_cut_into_segments(name: str, tmp_path: Path) -> None:
+    """Each part of one topic-partition is a task, with the rows of the whole, of damaged logs too."""
+    from kdump.convert.log_tables.table_reader import TableName, table_reader
+
+    rng = random.Random(name)
+    place = Path(shutil.copytree(FIXTURES / name, tmp_path / Path(name).name))
+    logs = sorted(place.glob("*.log"))
+    for damaged in range(3):
+        for table in ("batches", "segments"):
+            of_table: TableName = table  # type: ignore[assignment]
+            expected = table_reader(place, of_table).read_all().to_pylist()
+            spread = partitions(tmp_path, table=table, minPartitions=str(len(logs)))
+            assert len(spread) > 1, damaged
+            assert [row for rows in spread for row in rows] == expected
+        log = rng.choice(logs)
+        data = bytearray(log.read_bytes())
+        at = rng.randrange(len(data))
+        data[at : at + 20] = bytes(len(data[at : at + 20]))
+        log.write_bytes(data)
 
 
 def test_groups_are_one_task_and_can_be_chosen_by_topic() -> None:

@@ -21,13 +21,14 @@ from kdump.format.naming import as_utf8
 from kdump.log.damage import DamagedRange
 from kdump.log.isolation import transactions_of
 from kdump.log.log_slice import SlicedPartition, whole_log
+from kdump.log.ranges import OffsetRange
 from kdump.stat.row_builder import RowBuilder
 from kdump.stat.stat import Measured, stat_logs
 from kdump.stat.values import PartitionStatistics, StatOptions
 from kdump.storage.copies import is_one_file, is_snapshot, no_topic_partition
 from kdump.storage.discovery import Found, Paths, discover, discover_whole
 from kdump.storage.file_store import absolute, is_directory
-from kdump.storage.partition import LogDirectory, Partition
+from kdump.storage.partition import LogDirectory, LogFile, Partition
 from kdump.storage.walk import MAX_BATCH_BYTES
 from kdump.verify.findings import Finding, finding_fields
 from kdump.verify.scan import VerifyOptions
@@ -94,8 +95,30 @@ def directory_findings(
     return pa.RecordBatchReader.from_batches(schema, (each.select(schema.names) for each in batches))
 
 
+CUT_TABLES: Final = ("batches", "segments")
+"""The tables of which a part of a topic-partition can be read alone: each row is about bytes of one segment."""
+
+
+def part_of_table(
+    path: str,
+    table: TableName,
+    bases: OffsetRange,
+    *,
+    columns: Sequence[str] | None = None,
+    on_error: OnError | None = None,
+) -> pa.RecordBatchReader:
+    """Read the rows of a table that are about the segments of a topic-partition with base offsets in a range.
+
+    The rows of all parts are those of the whole. Returns and raises as `table_reader` does.
+    """
+    whole = TABLES[table]
+    schema = whole if columns is None else schema_of(whole, columns)
+    batches = _Tables([path], on_error, MAX_BATCH_BYTES, deep=False, bases=bases).batches(table)
+    return pa.RecordBatchReader.from_batches(schema, (each.select(schema.names) for each in batches))
+
+
 class _Tables:
-    """The record batches of each table."""
+    """The record batches of each table; with `bases` those of the segments with base offsets in this range."""
 
     def __init__(
         self,
@@ -105,7 +128,9 @@ class _Tables:
         *,
         deep: bool,
         on_damage: OnDamage | None = None,
+        bases: OffsetRange | None = None,
     ) -> None:
+        self._bases = bases
         self._on_damage = _ignore if on_damage is None else on_damage
         self._paths, self._on_error, self._max_batch_bytes, self._deep = paths, on_error, max_batch_bytes, deep
 
@@ -155,6 +180,8 @@ class _Tables:
         for each in self._partitions(found):
             of = Origin(each.topic_partition)
             for part in whole_log(each).slices:
+                if not self._has(part.log):
+                    continue
                 try:
                     yield from batch_table(part.log, of, self._max_batch_bytes)
                 except SourceError as error:
@@ -163,13 +190,16 @@ class _Tables:
     def _segments(self, found: Iterable[Found]) -> Iterator[TableRow]:
         options = StatOptions(open_wrappers=self._deep, by_producer=False, max_batch_bytes=self._max_batch_bytes)
         build = RowBuilder(options.bucket_ms, 0)
-        for item in stat_logs(found, options):
+        parts = found if self._bases is None else map(self._with_markers, found)
+        for item in stat_logs(parts, options):
             for error in (item,) if isinstance(item, SourceError) else item.errors:
                 self._fail(error)
             if not isinstance(item, PartitionStatistics):
                 continue
             of = Origin(item.topic_partition)
             for segment in item.segments:
+                if self._bases is not None and segment.base_offset not in range(*self._bases):
+                    continue  # it was measured for its markers
                 fields = build.segment(item, segment).fields()
                 yield {
                     "path": as_utf8(segment.path),
@@ -177,6 +207,37 @@ class _Tables:
                     "partition": of.partition,
                     **{name: _plain(fields[name]) for name in _FROM_SEGMENTS},
                 }
+
+    def _has(self, log: LogFile) -> bool:
+        return self._bases is None or (log.base_offset is not None and log.base_offset in range(*self._bases))
+
+    def _with_markers(self, found: Found) -> Found:
+        """The segments of a part, and as many of those after them as have the markers of its transactions.
+
+        What was aborted counts where its records are.
+        """
+        if not isinstance(found, Partition):
+            return found
+        own = [number for number, segment in enumerate(found.segments) if self._has(segment.log)]
+        if not own:
+            return found._replace(segments=())
+        start, end, step = own[0], own[-1] + 1, 0
+        while True:
+            several = found._replace(segments=found.segments[start : end + step])
+            if end + step >= len(found.segments) or not self._is_open(several, end - start):
+                return several
+            step = 2 * step or 1
+
+    def _is_open(self, several: Partition, own: int) -> bool:
+        """Whether a transaction of the first `own` segments has no marker in all of them."""
+        after = several.segments[own].log.base_offset if own < len(several.segments) else None
+        try:
+            return any(
+                each.marker_offset is None and (after is None or each.first_offset is None or each.first_offset < after)
+                for each in transactions_of(whole_log(several), self._max_batch_bytes)
+            )
+        except SourceError:
+            return False  # measuring it says what cannot be read
 
     def _measured(self, found: Iterable[Found]) -> Iterator[Measured]:
         options = StatOptions(groups=True, by_producer=False, max_batch_bytes=self._max_batch_bytes)
