@@ -147,7 +147,8 @@ class Lane:
             shutil.rmtree(self._root / "out", ignore_errors=True)
             (undone,) = self._run(self._versions[1] if crossed else version, item, undo)
             back = self._trees.of(self._root)
-            kept = any(".kdump-undo" in name for name in trees[-1])
+            # Without it a run leaves its journal alone, which names the run.
+            kept = "--no-keep" not in command and any(".kdump-undo" in name for name in trees[-1])
             if back != original:
                 if kept:
                     which = "old" if version is self._versions[0] else "new"
