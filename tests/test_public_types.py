@@ -28,6 +28,7 @@ INSIDE = {
     "Partition.directory_files": "DirectoryFiles",
     "Partition.listing": "Listing",
     "Plan.files": "Stamp",
+    "Plan.sources": "Stamp",
     "Plan.rebuild_cache": "RebuildCache",
     "Plan.rebuild_request": "RebuildRequest",
     "Plan.segments": "PlannedSegment",

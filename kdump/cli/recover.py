@@ -17,6 +17,7 @@ from kdump.cli.sections import SectionedCommand
 from kdump.errors import KdumpError
 from kdump.format import naming
 from kdump.recover.plan import (
+    FILL,
     REINDEX,
     SALVAGE,
     STRATEGIES,
@@ -51,7 +52,7 @@ def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 
 
 _SECTIONS = {
-    "Strategy": (*STRATEGIES, "plan_file", "undo", "resume"),
+    "Strategy": (*STRATEGIES, "fill_from", "plan_file", "undo", "resume"),
     "Scope": ("run", "walk", "rebuild", "undecided", "index_interval_bytes", "segment_index_bytes", "max_batch_bytes"),
     "Safety": ("dry_run", "output", "no_keep", "yes", "force", "drop_marker"),
     "Output": (
@@ -68,7 +69,7 @@ _SECTIONS = {
     ),
 }
 """The sections of the help, with the options in their order."""
-_FIRST = (*STRATEGIES, "output", "plan_file", "undo", "resume", "walk", "no_keep", "format_name")
+_FIRST = (*STRATEGIES, "fill_from", "output", "plan_file", "undo", "resume", "walk", "format_name")
 
 
 @click.command("recover", cls=SectionedCommand, sections=_SECTIONS, first=_FIRST)
@@ -82,6 +83,14 @@ _FIRST = (*STRATEGIES, "output", "plan_file", "undo", "resume", "walk", "no_keep
 )
 @click.option("--salvage", is_flag=True, help="Keep every valid batch, and remove damaged bytes only.")
 @click.option("--reindex", is_flag=True, help="Rebuild indexes, snapshots and leader epochs; change no log.")
+@click.option(
+    "--fill-from",
+    multiple=True,
+    metavar="PATH",
+    shell_complete=completion.directories,
+    help="Copy the batches that a partition lacks from its other copies, below PATH; keep its own valid batches, and"
+    " remove damaged bytes. May be given several times.",
+)
 @click.option(
     "--from",
     "walk",
@@ -193,7 +202,7 @@ def command(**chosen: Any) -> int:
     with renderer(chosen["format_name"], sys.stdout, _look(chosen), RecoveryRenderer) as out:
         if not chosen["quiet"]:
             out.hold()
-        out.plan({**wanted._asdict(), "paths": chosen["paths"]})
+        out.plan({**wanted.fields(), "paths": chosen["paths"]})
         try:
             for result in progress.results(_results(chosen, wanted, saved)):
                 out.recovery(result)
@@ -249,7 +258,7 @@ def _results(
             on_bytes=job.progress.advance,
             locks=kept,
             only_reads=copies,
-            compares=not (_applies(chosen) or any(chosen[name] for name in (*STRATEGIES, "plan_file"))),
+            compares=not (_applies(chosen) or any(chosen[name] for name in (*STRATEGIES, "fill_from", "plan_file"))),
             on_notice=complain,
         )
         if saved is not None:
@@ -268,7 +277,7 @@ def _results(
 
 def _applies(chosen: dict[str, Any]) -> bool:
     """Whether the command writes anything."""
-    named = any(chosen[name] for name in (*STRATEGIES, "output", "plan_file"))
+    named = any(chosen[name] for name in (*STRATEGIES, "fill_from", "output", "plan_file"))
     return named and not chosen["dry_run"]
 
 
@@ -372,7 +381,7 @@ def _request(chosen: dict[str, Any]) -> "tuple[RecoverOptions, SavedPlan | None]
         saved = saved_plans.read(chosen["plan_file"])
         chosen["paths"] = saved.paths
         return saved.options, saved
-    strategy = next((name for name in STRATEGIES if chosen[name]), TRUNCATE)
+    strategy = FILL if chosen["fill_from"] else next((name for name in STRATEGIES if chosen[name]), TRUNCATE)
     wanted = RecoverOptions(
         strategy=strategy,
         walk=chosen["walk"],
@@ -382,6 +391,7 @@ def _request(chosen: dict[str, Any]) -> "tuple[RecoverOptions, SavedPlan | None]
         segment_index_bytes=chosen["segment_index_bytes"],
         max_batch_bytes=chosen["max_batch_bytes"],
         now_ms=int(time.time() * 1000),
+        fill_from=chosen["fill_from"],
     )
     return wanted, None
 
@@ -396,7 +406,7 @@ def _given() -> frozenset[str]:
 
 def _check(chosen: dict[str, Any], given: frozenset[str]) -> None:
     """Raise UsageError where options do not go together."""
-    modes = [name for name in (*STRATEGIES, *_BACK, "plan_file") if name in given]
+    modes = [name for name in (*STRATEGIES, "fill_from", *_BACK, "plan_file") if name in given]
     if len(modes) > 1:
         raise click.UsageError(f"{' and '.join(map(_option, modes))} cannot be combined")
     mode = modes[0] if modes else None
@@ -413,7 +423,7 @@ def _check(chosen: dict[str, Any], given: frozenset[str]) -> None:
         (("run",) if mode not in _BACK else (), "it needs --undo or --resume"),
         (("force",) if mode != "undo" else (), "it needs --undo"),
         (("undecided",) if mode != SALVAGE else (), "it needs --salvage"),
-        (("walk",) if mode in (SALVAGE, REINDEX) else (), f"--{mode} reads every segment"),
+        (("walk",) if mode in (SALVAGE, REINDEX, "fill_from") else (), f"{_option(mode or '')} reads every segment"),
         (("no_keep", "drop_marker") if mode is None else (), "nothing is changed without a strategy"),
         (("no_keep", "drop_marker") if chosen["output"] else (), "--output changes nothing in PATH"),
         (("yes",) if not chosen["no_keep"] else (), "it needs --no-keep"),

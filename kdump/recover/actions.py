@@ -72,8 +72,10 @@ class _ActionList:
     def _code_of_segment(self, name: str, content: FileContent) -> str | None:
         if not content.pieces:
             return self._code_of(Piece(name, 0, self._sizes.get(name, 0)))
-        origin = content.pieces[0].name
-        for gap in self._builder.between(origin, content.pieces):
+        origin = self._origin_of(name, content)
+        if origin not in self._sizes:
+            return None  # all of it comes from other copies, and nothing of it was here
+        for gap in self._builder.between(origin, self._own(content)):
             return self._code_of(gap)
         return self._builder.reasons.get(origin) or self._code_of(Piece(origin, 0, self._sizes[origin]))
 
@@ -90,6 +92,13 @@ class _ActionList:
         if cuts:
             return min(cuts, key=lambda finding: finding.position).code
         return next((finding.code for finding in found), None)
+
+    def _origin_of(self, name: str, content: FileContent) -> str:
+        """The file of the directory whose bytes a segment has; the segment itself where they are of other copies."""
+        return next((piece.name for piece in content.pieces if piece.name in self._sizes), name)
+
+    def _own(self, content: FileContent) -> list[Piece]:
+        return [piece for piece in content.pieces if piece.name in self._sizes]
 
     # ---- the actions of one file
 
@@ -116,13 +125,18 @@ class _ActionList:
             elif name not in self._sizes:
                 yield Action("write", path, code, target=path)
             return
-        origin = content.pieces[0].name
+        for piece in content.pieces:
+            if piece in self._builder.fills:
+                yield self._filled(piece, path, code)
+        origin = self._origin_of(name, content)
+        if origin not in self._sizes:
+            return
         source = os.path.join(self._given.directory, origin)
         if origin != name and name in self._sizes and name not in self._targets:
             yield Action("delete", path, code, 0, self._sizes[name], bytes=self._sizes[name])
-        targets = self._targets[origin]
+        targets = self._targets.get(origin, {})
         if len(targets) > 1:
-            for piece in content.pieces:
+            for piece in self._own(content):
                 yield Action("split", source, code, piece.start, piece.stop, path, piece.stop - piece.start)
             if name == max(targets, key=_order):
                 for gap in self._builder.between(origin, [piece for pieces in targets.values() for piece in pieces]):
@@ -130,8 +144,13 @@ class _ActionList:
             return
         if origin != name:
             yield Action("rename", source, code, target=path)
-        for gap in self._builder.between(origin, content.pieces):
+        for gap in self._builder.between(origin, self._own(content)):
             yield self._removed(gap, path)
+
+    def _filled(self, piece: Piece, path: str, code: str | None) -> Action:
+        """Bytes of another copy that come into a segment."""
+        action = Action("fill", piece.name, code, piece.start, piece.stop, path, piece.stop - piece.start)
+        return _with_batches(action, self._builder.fills.get(piece))
 
     def _removed(self, gap: Piece, path: str) -> Action:
         """Bytes that go out of a segment that stays."""

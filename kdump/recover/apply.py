@@ -23,6 +23,7 @@ from kdump.recover.staging import Make, stage
 from kdump.recover.step_order import with_indexes
 from kdump.recover.steps import FileChanged, RunExecutor, is_kafka_file, load
 from kdump.storage.directory_handle import DirectoryHandle, OnBytes
+from kdump.storage.stamps import stamp_of
 from kdump.storage.undo_folders import (
     APPLIED,
     OVER,
@@ -226,5 +227,14 @@ def check_fits(plan: Plan, handle: DirectoryHandle) -> None:
         if there != seen:
             what = "is gone" if there is None else "was not there" if seen is None else "has changed"
             raise FileChanged(f"{handle.path_of(name)}: the file {what} since the plan was made")
+    _check_sources(plan)
     if (free := handle.free_bytes()) < plan.bytes_needed:
         raise KdumpError(f"{plan.path}: {plan.bytes_needed} bytes are needed, {free} are free on the disk")
+
+
+def _check_sources(plan: Plan) -> None:
+    """Look at the files of other copies again: they may have grown, as a broker may run there. Raises KdumpError."""
+    for path, seen in plan.sources.items():
+        there = stamp_of(path)
+        if there.inode != seen.inode or there.size < seen.size:
+            raise FileChanged(f"{path}: the file has changed since the plan was made")

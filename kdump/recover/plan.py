@@ -5,7 +5,7 @@ It says the same twice: `actions` are for people and for JSON, `after` is what e
 
 import os
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES, PRODUCER_ID_EXPIRATION_MS, SEGMENT_INDEX_BYTES
 from kdump.broker.rebuild_request import PlannedSegment, RebuildRequest
@@ -20,10 +20,15 @@ from kdump.storage.source import BytesSource, Source
 from kdump.storage.stamps import Stamp
 from kdump.verify.findings import Finding
 
+if TYPE_CHECKING:
+    from kdump.format.json_types import Fields
+
 TRUNCATE: Final = "truncate"
 SALVAGE: Final = "salvage"
 REINDEX: Final = "reindex"
+FILL: Final = "fill"
 STRATEGIES: Final = (TRUNCATE, SALVAGE, REINDEX)
+"""The strategies that need nothing but the directory; FILL needs other copies."""
 WALKS: Final = ("checkpoint", "newest", "all")
 SAVED_WALK: Final = "checkpoint-newest"
 UNDECIDED: Final = ("keep", "drop")
@@ -37,7 +42,7 @@ class RecoverOptions(NamedTuple):
     "checkpoint-newest" is what plans that kdump 0.1 saved mean by "checkpoint": without a line, the active segment.
     `rebuild_all` rebuilds every companion of the segments that are read, as a broker does, and not only wrong ones.
     `undecided` is what a salvage does with the batches of a transaction whose marker may be lost: "keep" or "drop".
-    Producers expire by the clock `now_ms`.
+    Producers expire by the clock `now_ms`. `fill_from` are the paths with other copies, of a fill.
     """
 
     strategy: str = TRUNCATE
@@ -49,12 +54,18 @@ class RecoverOptions(NamedTuple):
     producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
     max_batch_bytes: int = 1 << 30
     now_ms: int | None = None
+    fill_from: tuple[str, ...] = ()
+
+    def fields(self) -> "Fields":
+        """The fields of a `plan` line: `fill_from` only of a fill."""
+        return {name: value for name, value in self._asdict().items() if name != "fill_from" or self.strategy == FILL}
 
 
 class FileContent(NamedTuple):
     """What a file is to hold: consecutive pieces of files from before, or `data`.
 
-    With neither, kdump.broker.rebuild builds it from the log.
+    A piece of another copy has the absolute path of its file, which is one of `Plan.sources`. With neither,
+    kdump.broker.rebuild builds it from the log.
     """
 
     pieces: tuple[Piece, ...] = ()
@@ -139,7 +150,8 @@ class Action(NamedTuple):
     """One thing to be done: `action` is a key of ACTIONS.
 
     `because` is the code of the finding about it, None where it was asked for. The bytes from `start` to `stop` go, or
-    `target` gets them. `batches` and the fields after it count what they hold, None where they belong to no log.
+    `target` gets them; of a fill they are of a file of another copy. `batches` and the fields after it count what they
+    hold, None where they belong to no log.
     """
 
     action: str
@@ -163,6 +175,7 @@ ACTIONS: Final[Mapping[str, str]] = {
     "rename": "rename the file",
     "write": "write the file with the right content",
     "split": "move these bytes to a segment of their own",
+    "fill": "copy these bytes into the segment",
 }
 
 
@@ -210,7 +223,8 @@ class Plan(NamedTuple):
     which is meant. `clean_shutdown`: the next start reads nothing, because the log directory has a clean-shutdown file.
     `covered` are the findings about damage in logs that the plan removes. `is_running`: a broker held the lock of the
     log directory while it was read. `salvage` is what the other strategy would do, where both were asked for and
-    something is lost or stays damaged.
+    something is lost or stays damaged. Of a fill, `sources` are the files of other copies that give bytes, by their
+    absolute paths, and `filled` says which offsets come from which copy, and which stay missing.
     """
 
     path: str
@@ -239,6 +253,8 @@ class Plan(NamedTuple):
     is_running: bool = False
     later_refusals: tuple[tuple[str, str], ...] = ()
     salvage: SalvagePreview | None = None
+    sources: Mapping[str, Stamp] = {}
+    filled: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:

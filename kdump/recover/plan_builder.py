@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.format.naming import number_of, segment_file_name
+from kdump.recover.log_outline import ValidBatches
 from kdump.recover.losses import RangeReader
 from kdump.recover.plan import FileContent
 from kdump.recover.plan_input import PlanInput
@@ -18,7 +19,8 @@ class PlanBuilder:
     """What the files of a directory are to hold; kdump.recover.plan_completion makes a plan of it.
 
     `after` gets what a file is to hold, by name, None for a file that goes. `reasons` gets the code of the finding
-    about it, by file; `gap_codes` the same for a range of bytes that goes.
+    about it, by file; `gap_codes` the same for a range of bytes that goes. `fills` are the
+    ranges of files of other copies that segments get, with what they hold.
     """
 
     def __init__(self, given: PlanInput, budget: RebuildBudget | None = None) -> None:
@@ -26,6 +28,7 @@ class PlanBuilder:
         self.after: dict[str, FileContent | None] = {}
         self.reasons: dict[str, str] = {}
         self.gap_codes: dict[Piece, str] = {}
+        self.fills: Mapping[Piece, ValidBatches] = {}
         self.ranges = RangeReader(given)
         self.recorder = RebuildRecorder(budget)
 

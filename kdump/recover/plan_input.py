@@ -120,7 +120,7 @@ class PlanInput:
         if not pieces:
             return True
         piece = pieces[0]
-        if len(pieces) > 1 or piece.start or not piece.name.endswith(".log"):
+        if len(pieces) > 1 or piece.start or not piece.name.endswith(".log") or piece.name not in self.sizes:
             return False
         if any(file.error for file in self.report.files if os.path.basename(file.file.path) == piece.name):
             return False
@@ -190,7 +190,7 @@ def unchanged(given: PlanInput, after: Mapping[str, FileContent | None] | None =
         given.directory,
         report.topic_partition,
         given.options,
-        files={} if given.has_nothing_to_do else given.files,
+        files={} if given.has_nothing_to_do and not after else given.files,
         log_start_offset=report.log_start_offset,
         log_end_offset=report.log_end_offset,
         high_watermark=report.context.high_watermark,

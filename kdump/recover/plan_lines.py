@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kdump.format.naming import TopicPartition
-from kdump.recover.plan import Action, Lost, Plan, RecoveryResult, SalvagePreview
+from kdump.recover.plan import FILL, Action, Lost, Plan, RecoveryResult, SalvagePreview
 from kdump.verify.findings import Finding, Severity, finding_fields
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def _plan_fields(plan: Plan) -> "Fields":
         "undecided": plan.undecided,
         "clashes": plan.conflicts,
         "alone": plan.alone,
+        **({"filled": plan.filled} if plan.options.strategy == FILL else {}),
     }
 
 

@@ -16,6 +16,7 @@ from kdump.format.naming import RECOVERY_POINTS, TopicPartition
 from kdump.recover.losses import loss_without_plan
 from kdump.recover.next_step import UNREPAIRED
 from kdump.recover.plan import (
+    FILL,
     REINDEX,
     SALVAGE,
     TRUNCATE,
@@ -68,7 +69,7 @@ def plan_recovery(
     partitions: dict[str, PlanItem] = {}
     plans: list[Plan] = []
     budget = RebuildBudget()
-    metadata_of_siblings.cache_clear()
+    _forget(options)
     directories: dict[str, Report] = {}
     selection = RecoverySelection(locks, only_reads=only_reads, on_notice=on_notice)
     for report in verify_logs(
@@ -102,6 +103,15 @@ def plan_recovery(
             plan = plan._replace(not_covered=tuple(_uncovered_findings(directories[directory], plan)))
         if not plan.is_empty or plan.not_covered:
             yield plan
+
+
+def _forget(options: RecoverOptions) -> None:
+    """Forget what earlier plans found beside the partitions."""
+    metadata_of_siblings.cache_clear()
+    if options.strategy == FILL:
+        from kdump.recover.fill import forget_copies
+
+        forget_copies()
 
 
 def _plan(report: Report, item: PlanItem, options: RecoverOptions, budget: RebuildBudget) -> Plan:
@@ -141,7 +151,7 @@ def plan_partition(
 ) -> Plan:
     """The plan for the directory of a report that has its valid segments. Raises SourceError."""
     given = PlanInput(report, options, compares=compares)
-    if given.has_nothing_to_do:
+    if given.has_nothing_to_do and (options.strategy != FILL or report.state in ("delete", "stray")):
         return unchanged(given)._replace(lost=loss_without_plan(given))
     given.refuse_links()
     refuse_two_logs(file.file for file in report.files)
@@ -150,6 +160,10 @@ def plan_partition(
         from kdump.recover.salvage.plan import salvage
 
         return salvage(given, partition, budget)
+    if options.strategy == FILL:
+        from kdump.recover.fill import fill
+
+        return fill(given, partition, budget)
     if options.strategy == REINDEX:
         from kdump.recover.reindex import reindex
 

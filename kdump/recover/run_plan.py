@@ -89,10 +89,23 @@ def from_bytes(data: bytes, path: str) -> RunPlan:
 
 def _checked(plan: Plan) -> Plan:
     """A plan that changes nothing outside of its directory, whoever wrote the file."""
-    pieces = (piece.name for content in plan.after.values() if content is not None for piece in content.pieces)
+    pieces = (
+        piece.name
+        for content in plan.after.values()
+        for piece in (() if content is None else content.pieces)
+        if piece.name not in plan.sources  # which are only read
+    )
+    if not all(map(_is_log_elsewhere, plan.sources)):
+        raise ValueError("a source that is no log file of another copy")
     if _is_elsewhere(plan.path, ".") or any(map(_is_elsewhere, (*plan.after, *plan.files, *pieces))):
         raise ValueError("a name that a file of a log cannot have")
     return plan
+
+
+def _is_log_elsewhere(path: str) -> bool:
+    """Whether a path can be that of a log file that gives bytes: no other file is read, whoever wrote the plan."""
+    number = naming.number_of(os.path.basename(path))
+    return os.path.isabs(path) and number is not None and path.endswith(naming.segment_file_name(number, ".log"))
 
 
 def _is_elsewhere(name: str, here: str = "") -> bool:

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 from kdump.errors import KdumpError
 from kdump.format.java import MAX_LONG
-from kdump.recover.plan import SAVED_WALK, STRATEGIES, TRUNCATE, UNDECIDED, WALKS, Plan, RecoverOptions
+from kdump.recover.plan import FILL, SAVED_WALK, STRATEGIES, TRUNCATE, UNDECIDED, WALKS, Plan, RecoverOptions
 from kdump.recover.plan_lines import RESULT_FIELDS, file_fields, plain, plan_lines
 from kdump.storage.stamps import read_stamps
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kdump.verify.report import Report
 
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
-    "strategy": STRATEGIES,
+    "strategy": (*STRATEGIES, FILL),
     "walk": (*WALKS, SAVED_WALK),
     "undecided": UNDECIDED,
 }
@@ -95,7 +95,7 @@ def to_lines(options: RecoverOptions, paths: Sequence[str], plans: Iterable[Plan
 
     Write each with json.dumps on a line of its own, and `kdump recover --plan` reads the file.
     """
-    lines = [_plain_line({"type": "plan", **options._asdict(), "paths": paths})]
+    lines = [_plain_line({"type": "plan", **options.fields(), "paths": paths})]
     for plan in plans:
         lines += plan_lines(plan)
     return [*lines, {"type": "summary", "command": "recover", "applied": False, "interrupted": False, "schema": SCHEMA}]
@@ -172,12 +172,16 @@ def _options(line: "Mapping[str, JsonValue]", name: str) -> RecoverOptions:
     found: dict[str, JsonValue] = {}
     for field, default in options._asdict().items():
         value = line.get(field)
+        if field == "fill_from":
+            paths = value if isinstance(value, list) and found["strategy"] == FILL else []
+            options = options._replace(fill_from=tuple(_path(each, name) for each in paths))
+            continue
         allowed = int if default is None else type(default)
         fits = type(value) is allowed and value in _CHOICES.get(field, (value,))
         if not fits or (isinstance(value, int) and not 0 <= value <= MAX_LONG):
             raise KdumpError(f"{name}: the plan has no valid {field}")
         found[field] = value
-    return RecoverOptions._make(found.values())
+    return RecoverOptions._make([*found.values(), options.fill_from])
 
 
 def _path(value: "JsonValue", name: str) -> str:

@@ -1,7 +1,8 @@
 """What a run writes before anything changes: the new files, and copies of the bytes that are cut off."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -106,6 +107,17 @@ class FileWriter:
             if log.valid and log.pieces and log.base_offset >= 0 and copied:
                 self._scans[name] = SegmentScan(log.base_offset, log.size, limits)
 
+    @contextmanager
+    def _open(self, name: str) -> Iterator[int]:
+        """A descriptor of a file of the directory, or of one of another copy that gives bytes."""
+        if name not in self.plan.sources:
+            with self.handle.open(name) as source:
+                yield source
+            return
+        directory, last = os.path.split(name)
+        with DirectoryHandle(directory, read_only=True) as other, other.open(last) as source:
+            yield source
+
     def write_content(self, name: str, content: FileContent, to: str, *, holes: bool = False) -> int:
         """Write a file, with `holes` runs of zeros as holes; the CRC-32C of its bytes."""
         phases.enter(phases.Phase.COPY, self.handle.path_of(name))
@@ -120,7 +132,7 @@ class FileWriter:
             crc = 0
             old = _WholeChecksum()
             for piece in content.pieces:
-                with self.handle.open(piece.name) as source:
+                with self._open(piece.name) as source:
                     if holes:
                         crc = append_with_holes(source, piece.start, piece.stop, target, 0)
                         self._count(piece.stop - piece.start)

@@ -18,7 +18,18 @@ from kdump.recover.next_step import (
     of_findings,
     of_unrepaired,
 )
-from kdump.recover.plan import REINDEX, SALVAGE, TRUNCATE, Damaged, GivenUp, Lost, Plan, RecoverOptions, RecoveryResult
+from kdump.recover.plan import (
+    FILL,
+    REINDEX,
+    SALVAGE,
+    TRUNCATE,
+    Damaged,
+    GivenUp,
+    Lost,
+    Plan,
+    RecoverOptions,
+    RecoveryResult,
+)
 from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals, lost_fields
 from kdump.recover.runs import is_log_directory
 from kdump.storage.file_store import is_url
@@ -306,7 +317,7 @@ class RecoveryTotals:
             )
         if not self._actions:
             return self._repair()
-        if self._options.strategy not in (REINDEX, SALVAGE) and self._actions.keys() == {"rebuild"}:
+        if self._options.strategy not in (REINDEX, SALVAGE, FILL) and self._actions.keys() == {"rebuild"}:
             return self._reindex()
         options = self._options._replace(walk="all") if self._asks else self._options
         return command(options, self._paths, *(["--output", "DIR"] if self._alone else []))
@@ -341,7 +352,10 @@ def command(options: RecoverOptions, paths: Sequence[str], *more: str) -> str:
     if remote and "--dry-run" not in more:
         return f"copy {shell_command(remote)} to DIR on a local disk; then: {command(options, ['DIR'], *more)}"
     defaults = RecoverOptions()._asdict()
-    words = ["kdump", "recover", f"--{options.strategy}", *more]
+    strategy = [f"--{options.strategy}"] if options.strategy != FILL else []
+    for path in options.fill_from if options.strategy == FILL else ():
+        strategy += ["--fill-from", path]
+    words = ["kdump", "recover", *strategy, *more]
     for name, option in _OPTIONS.items():
         value = getattr(options, name)
         if value != defaults[name]:

@@ -104,6 +104,7 @@ def sentences(result: RecoveryResult) -> Iterator[tuple[str, str]]:
     if not plan.is_root and not (plan.is_empty and plan.lost.is_empty):
         yield from _lost(result)
     if not plan.is_empty:
+        yield from (("filled", sentence) for sentence in plan.filled)
         yield from (("contradicting batches", sentence) for sentence in plan.conflicts)
         yield from (("undecided", sentence) for sentence in plan.undecided)
         acts = {(action.action, action.because) for action in plan.actions}

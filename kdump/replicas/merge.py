@@ -227,7 +227,7 @@ class SettledHistories(NamedTuple):
 def settle_histories(copies: Sequence[Partition], max_batch_bytes: int) -> SettledHistories:
     """The history of the copies of a topic from all of their batches. Raises SourceError."""
     read = [ReplicaCopy(number, copy, max_batch_bytes) for number, copy in enumerate(copies)]
-    compacted = _settle(read, compacted=False)
+    compacted = settle(read, compacted=False)
     histories = tuple(copy.history for copy in read)
     return SettledHistories(histories, common_log(histories, compacted=compacted))
 
@@ -239,7 +239,7 @@ def common_log(histories: Sequence[History], *, compacted: bool) -> CommonLog:
     return CommonLog(history, compacted, end)
 
 
-def _settle(copies: Sequence[ReplicaCopy], *, compacted: bool) -> bool:
+def settle(copies: Sequence[ReplicaCopy], *, compacted: bool) -> bool:
     """Leave out of each copy what others contradict; whether the log cleaner went over them."""
     compacted = compacted or any(copy.is_compacted for copy in copies) or share_holes([copy.batches for copy in copies])
     for copy in copies:
@@ -266,7 +266,7 @@ class _Merge:
         self._errors = tuple(error for copy in self._copies for error in copy.errors)
         if self._errors and not any(len(copy.batches) for copy in self._copies):
             raise self._errors[0]
-        self._compacted = _settle(copies, compacted=known is not None and known.compacted)
+        self._compacted = settle(copies, compacted=known is not None and known.compacted)
         self._history = common_history([copy.history for copy in self._copies]) if known is None else known.history
         for copy, cut in zip(self._copies, self._history.cuts, strict=True):
             copy.cut = cut if cut < copy.history.end_offset else None

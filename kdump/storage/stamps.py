@@ -1,5 +1,6 @@
 """Detecting that a file has changed: size, modification time and inode."""
 
+import os
 import stat
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -39,6 +40,15 @@ class DirectoryFiles(NamedTuple):
 
 def _directory_files(stamps: Mapping[str, tuple[int, int, int]], link_sizes: Mapping[str, int]) -> DirectoryFiles:
     return DirectoryFiles({name: Stamp._make(stamp) for name, stamp in stamps.items()}, link_sizes)
+
+
+def stamp_of(path: str) -> Stamp:
+    """The stamp of a file of a local disk. Raises SourceError."""
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise SourceError(f"{path}: {reason(error)}") from None
+    return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 def read_stamps(directory: str) -> dict[str, Stamp]:

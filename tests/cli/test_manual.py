@@ -24,7 +24,7 @@ from kdump.cli import exit_status
 from kdump.convert.parquet.manifest import PartitionKey, removal_lines
 from kdump.convert.tables import RECORDS
 from kdump.format import fetch
-from kdump.recover.plan import RecoverOptions, RecoveryResult
+from kdump.recover.plan import FILL, RecoverOptions, RecoveryResult
 from kdump.recover.summary import RecoveryTotals
 from kdump.recover.undo import Run, RunResult
 from kdump.render import RenderOptions, renderer
@@ -139,7 +139,14 @@ def test_sections(name: str) -> None:
         "kdump-convert.1": [
             *("COLUMNS", "COPIES OF A PARTITION", "DAMAGE", "ISOLATION", "JSON", "MANIFEST", "OUTPUT", "SEVERAL RUNS"),
         ],
-        "kdump-recover.1": ["DIFFERENCES FROM A BROKER", "JSON", "REPLICATED PARTITIONS", "RUNBOOK", "UNDO"],
+        "kdump-recover.1": [
+            "DIFFERENCES FROM A BROKER",
+            "JSON",
+            "OTHER COPIES",
+            "REPLICATED PARTITIONS",
+            "RUNBOOK",
+            "UNDO",
+        ],
     }
     assert sorted(found) == sorted(SECTIONS + more[name])
 
@@ -159,8 +166,10 @@ COMPANIONS = [
 def fields_of_recover() -> dict[str, list[str]]:
     stream = io.BytesIO()
     with renderer("json", stream) as out:
-        out.plan({**RecoverOptions()._asdict(), "paths": ("topic-0",)})
-        out.recovery(RecoveryResult(recovery_results.plan(), True, "run", None, (recovery_results.OLD,)))
+        options = RecoverOptions(FILL, fill_from=("other",))  # which has more fields than the other strategies
+        out.plan({**options.fields(), "paths": ("topic-0",)})
+        plan = recovery_results.plan()._replace(options=options)
+        out.recovery(RecoveryResult(plan, True, "run", None, (recovery_results.OLD,)))
         out.run(RunResult(Run("run", "over", "/data/orders-3", "/data/orders-3/.kdump-undo/run")))
         totals = RecoveryTotals(RecoverOptions(), ("topic-0",), applies=True).summary()
         out.recovery_summary(totals, 0, 0.0)

@@ -204,6 +204,20 @@ def has_batch_before(directory: Path, where: damage_partition.Where) -> bool:
     return first is not None and (first.file, first.batch.position) < where
 
 
+FILLED = (
+    Damage("plain-0", "truncate", "newest"),
+    Damage("plain-1", "flip-payload"),
+    Damage("plain-2", "zeroed-page"),
+    Damage("idempotent-0", "flip-length"),
+    Damage("transactions-0", "flip-payload"),
+    Damage("transactions-1", "truncate"),
+    Damage("transactions-3", "zeroed-end"),
+    Damage("rolls-0", "flip-payload", "older"),
+    Damage("rolls-5", "missing-segment", "older"),
+    Damage("rolls-6", "garbage-tail", "newest"),
+    Damage("rolls-7", "zeroed-page", "older"),
+)
+
 # ---- what consumers are to see
 
 
@@ -403,6 +417,30 @@ def test_a_broker_goes_on_with_what_was_truncated(place: Place, life: str) -> No
     assert status == 3
     assert "a broker has written since" in complaints
     assert recovery_plans.tree(logs, undo=True) == left
+
+
+def test_a_broker_goes_on_with_what_another_copy_gave(place: Place) -> None:
+    place.reset("crashed")
+    logs, other = place.logs, place.broker.home / "crashed"
+    before = {name: content_of(logs / name) for name in PARTITIONS}
+    for what in FILLED:
+        damage(logs, what, "filled")
+    status, lines, complaints = recover("--fill-from", other, *(logs / what.partition for what in FILLED))
+    left = [line for line in lines if line["type"] not in ("plan", "action", "partition")]
+    assert (status, complaints) == (0, ""), left
+    filled = {line["topic"] + f"-{line['partition']}" for line in lines if line.get("action") == "fill"}
+    assert filled >= {what.partition for what in FILLED} - {"rolls-6"}  # where only garbage goes
+    for what in FILLED:
+        here, there = (sorted((place / what.partition).glob("*.log")) for place in (logs, other))
+        assert [path.read_bytes() for path in here] == [path.read_bytes() for path in there], what
+    place.broker.start()
+    reads = [("read", isolation, *PARTITIONS) for isolation in ("read_uncommitted", "read_committed")]
+    uncommitted, committed = place.client.run(*reads)
+    assert records(uncommitted, PARTITIONS) == {name: one.all for name, one in before.items()}
+    assert records(committed, PARTITIONS) == {name: one.stable for name, one in before.items()}
+    place.broker.stop()
+    _, found = verified(logs)
+    assert not {code for code, _ in worse_than_info(found)} - {"txn/open", "txn/hanging"}
 
 
 def check_running(logs: Path) -> None:

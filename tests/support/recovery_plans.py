@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from kdump.broker import rebuild
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.recover import planner
-from kdump.recover.plan import STRATEGIES, Action, FileContent, Plan, RecoverOptions
+from kdump.recover.plan import FILL, STRATEGIES, Action, FileContent, Plan, RecoverOptions
 from kdump.recover.staging import Make
 from kdump.storage.discovery import discover
 from kdump.storage.pieces import Piece
@@ -81,7 +81,7 @@ def wanted(
         if content is not None and content.data is not None:
             data = content.data
         elif content is not None and content.pieces:
-            data = b"".join(before[piece.name][0][piece.start : piece.stop] for piece in content.pieces)
+            data = b"".join(_bytes_of(before, piece) for piece in content.pieces)
         elif content is not None:
             data = built[name]
         if data is None:
@@ -89,6 +89,11 @@ def wanted(
         else:
             result[name] = data
     return result
+
+
+def _bytes_of(before: Tree, piece: Piece) -> bytes:
+    whole = before[piece.name][0] if piece.name in before else Path(piece.name).read_bytes()
+    return whole[piece.start : piece.stop]
 
 
 # ---- cases
@@ -113,6 +118,8 @@ def planned(case: Case, directory: Path) -> tuple[Plan, Make]:
     if case.strategy is None:
         return plan_of(directory, case.after(stamps(directory))), make
     options = RecoverOptions(case.strategy, walk="all", rebuild_all=True, now_ms=directories.NOW_MS)
+    if case.strategy == FILL:
+        options = options._replace(fill_from=(str(directory.parent / "other"),))
     (plan,) = planner.plan_recovery(discover([str(directory)]), options)
     assert isinstance(plan, Plan)
     return plan, lambda plan: rebuild.rebuild_companions(plan.rebuild_request())
@@ -238,6 +245,11 @@ def linked(directory: Path) -> None:
         os.link(log, backup / log.name)
 
 
+def other_copy(directory: Path) -> None:
+    """A copy in which nothing is damaged."""
+    directories.write(directory.parent / "other" / directory.name, PARTITION)
+
+
 def untouched(files: Mapping[str, Stamp]) -> After:
     return {}
 
@@ -287,3 +299,4 @@ CASES = {
 }
 
 REAL = {f"recover --{strategy}": Case(DAMAGED, untouched, strategy=strategy) for strategy in STRATEGIES}
+REAL["recover --fill-from"] = Case(DAMAGED, untouched, other_copy, strategy=FILL)
