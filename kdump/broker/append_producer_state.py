@@ -18,7 +18,7 @@ from kdump.format.batch import SEQUENCES, Batch, previous_sequence
 from kdump.format.index import AbortedTransaction
 from kdump.format.java import hash_map_order_of_longs
 from kdump.format.producer_snapshot import ENTRY, ProducerEntry
-from kdump.kernel.snapshot_entries import hash_ordered
+from kdump.kernel.producers import hash_ordered
 
 _BATCHES: Final = 5
 """So many batches of a producer are kept, to detect a duplicate (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""

@@ -18,7 +18,6 @@ from kdump.format.batch import CONTROL, TRANSACTIONAL, BatchHeader, next_sequenc
 from kdump.format.index import AbortedTransaction
 from kdump.format.producer_snapshot import ENTRY, HEADER_SIZE, ProducerEntry
 from kdump.kernel import producers as kernel
-from kdump.kernel import snapshot_entries
 
 _EVENT: Final = struct.Struct(kernel.EVENT)
 
@@ -62,7 +61,7 @@ class ProducerEntryMap:
         self.entries = _producers_from(self._unexpired(state)).entries()
 
     def snapshot(self) -> bytes:
-        return snapshot_entries.hash_ordered(self.entries)
+        return kernel.hash_ordered(self.entries)
 
     # ---- events
 
@@ -87,7 +86,7 @@ class ProducerEntryMap:
         if "producer/epoch" in producers.take()[1]:
             self.entries = _with_older_batches(before, self.entries)
         # Kafka collects them with HashMap.computeIfAbsent, which puts a new key before the others of its bucket.
-        self.entries = snapshot_entries.backwards(self.entries, len(before))
+        self.entries = kernel.backwards(self.entries, len(before))
         self.aborted = []  # They are in no transaction index.
 
     def take_aborted(self) -> None:

@@ -31,8 +31,8 @@ from kdump.format.naming import INDEX_SUFFIXES, number_of, segment_file_name
 from kdump.kernel import producers as kernel
 from kdump.kernel.crc import crc32c
 from kdump.kernel.indexes import IndexTracker
+from kdump.kernel.producers import unexpired
 from kdump.kernel.scan import BATCH_COLUMNS, SCAN_DAMAGED, SCAN_FULL, SCAN_NEED, SUSPECTS, Scanner
-from kdump.kernel.snapshot_entries import unexpired
 from kdump.storage.file_store import open_source
 from kdump.storage.pieces import PiecesSource, open_pieces
 from kdump.storage.source import Source, reader_of

@@ -4,7 +4,7 @@ A `java.util.HashMap` lists its keys by bucket. The bucket of a key is `h ^ h >>
 the size of the table. The table starts with 16 buckets. It doubles when the keys pass 3/4 of it, or when a ninth key
 would join a bucket of a table below 64. Inside a bucket, `put` appends a key; `computeIfAbsent` puts it first. (In a
 table of 64 or more, Java makes a tree of a bucket with nine keys. Here it keeps its order.)
-`kdump.kernel.snapshot_entries.hash_ordered` is the compiled form for packed entries of a producer snapshot.
+`kdump.kernel.producers.hash_ordered` is the compiled form for packed entries of a producer snapshot.
 """
 
 import re

@@ -91,3 +91,18 @@ class Producers:
         "differs" and "surplus" come first, in the order of the snapshot, then "missing", in the order of first
         appearance.
         """
+
+def unexpired(entries: Buffer, now_ms: int, longest_ms: int) -> bytes:
+    """Return the entries of a snapshot without expired producers (ProducerStateManager.isProducerExpired).
+
+    A producer without an open transaction expires `longest_ms` after its timestamp.
+    """
+
+def backwards(entries: Buffer, start: int) -> bytes:
+    """Return the entries with those from the byte `start` on in reverse order."""
+
+def hash_ordered(entries: Buffer) -> bytes:
+    """Return the entries, given in order of first appearance, in the order of a snapshot.
+
+    See kdump.format.producer_snapshot.hash_order.
+    """

@@ -2,6 +2,8 @@
 # cython: binding=False, auto_pickle=False, emit_code_comments=False
 """Producer state: a scan records the batches of producers (`Runs`), a replay applies them like a broker (`Producers`).
 
+The packed entries of a snapshot lose expired producers here, and get the order in which Kafka writes them.
+
 A scan of a log in ranges, in any order or in parallel, gives the same events as a scan of the whole log, but starts a
 new event at the start of a range. The replay, in log order, has the same result.
 An event, in the byte order of the machine:
@@ -42,7 +44,6 @@ from kdump.kernel.layout cimport (
     SNAPSHOT_LAST_SEQUENCE_AT, SNAPSHOT_OFFSET_DELTA_AT, SNAPSHOT_PRODUCER_ID_AT, SNAPSHOT_TIMESTAMP_AT,
     SNAPSHOT_TXN_FIRST_OFFSET_AT, be16, be32, be64, put16, put32, put64,
 )
-from kdump.kernel.snapshot_entries cimport MOST_PRODUCERS, whole_entries
 from kdump.kernel.results import AbortedTxn, ProducerProblem, ProducerTally, SnapshotDifference, TxnMetadata
 
 import os
@@ -64,6 +65,7 @@ cdef enum:
     TALLY_COUNT
 assert len(PROBLEMS) == PROBLEM_COUNT and len(TALLIES) == TALLY_COUNT
 cdef enum:
+    MOST_ENTRIES = 1 << 29  # of a snapshot
     ROWS_KEPT = 1000
     FIRST_SLOTS = 128
 KEPT = ROWS_KEPT
@@ -78,6 +80,97 @@ cdef uint64_t _salt = int.from_bytes(os.urandom(8))  # no file can be crafted wh
 cdef uint32_t HALF = 1 << 30  # a sequence that is less than this ahead is ahead, else it goes back
 
 
+# ---- the hash table of producers
+
+
+cdef bint table_begin(ProducerTable *t) noexcept nogil:
+    """Make a table without rows; False without memory."""
+    memset(t, 0, sizeof(ProducerTable))
+    t.salt = _salt
+    t.mask = FIRST_SLOTS - 1
+    t.slots = <int32_t *> calloc(FIRST_SLOTS, sizeof(int32_t))
+    return t.slots != NULL
+
+
+cdef void table_end(ProducerTable *t) noexcept nogil:
+    free(t.rows)
+    free(t.slots)
+
+
+cdef inline int64_t row_id(const ProducerTable *t, int64_t size, int64_t number) noexcept nogil:
+    return (<const int64_t *> (t.rows + number * size))[0]
+
+
+cdef bint table_fit(ProducerTable *t, int64_t size) noexcept nogil:
+    """Reserve room for one more row and one more slot; False without memory."""
+    cdef int64_t capacity, i, mask = t.mask
+    cdef uint8_t *rows
+    cdef int32_t *slots
+    if t.failed:
+        return False
+    if t.count == t.capacity:
+        capacity = max(2 * t.capacity, 64)
+        rows = <uint8_t *> realloc(t.rows, capacity * size) if capacity < INT32_MAX else NULL
+        if rows == NULL:
+            t.failed = True
+            return False
+        t.rows = rows
+        t.capacity = capacity
+    if 2 * t.used > mask:
+        slots = t.slots
+        t.slots = <int32_t *> calloc(2 * (mask + 1), sizeof(int32_t))
+        if t.slots == NULL:
+            t.slots = slots
+            t.failed = True
+            return False
+        t.mask = 2 * mask + 1
+        for i in range(mask + 1):
+            if slots[i]:
+                t.slots[table_slot(t, size, row_id(t, size, slots[i] - 1))] = slots[i]
+        free(slots)
+    return True
+
+
+cdef void *table_add(ProducerTable *t, int64_t size, int64_t producer_id, int64_t slot) noexcept nogil:
+    """Add a row, zeros but for the producer id; NULL without memory. `slot`: what table_slot returns for it."""
+    cdef uint8_t *row
+    cdef int64_t mask = t.mask
+    if not table_fit(t, size):
+        return NULL
+    if t.mask != mask:
+        slot = table_slot(t, size, producer_id)
+    row = t.rows + t.count * size
+    memset(row, 0, size)
+    (<int64_t *> row)[0] = producer_id
+    t.count += 1
+    t.used += t.slots[slot] == 0
+    t.slots[slot] = <int32_t> t.count
+    return row
+
+
+cdef void table_index(ProducerTable *t, int64_t size) noexcept nogil:
+    """Write the slots anew after the rows were moved, or removed."""
+    cdef int64_t i
+    memset(t.slots, 0, (t.mask + 1) * sizeof(int32_t))
+    for i in range(t.count):
+        t.slots[table_slot(t, size, row_id(t, size, i))] = <int32_t> (i + 1)
+    t.used = t.count
+
+
+cdef void table_clear(ProducerTable *t, int64_t size) noexcept nogil:
+    """Remove all rows. Takes as long as there are rows, however many slots there are."""
+    cdef int64_t i, slot
+    if t.count > t.mask >> 3:
+        memset(t.slots, 0, (t.mask + 1) * sizeof(int32_t))
+    else:
+        for i in range(t.count):
+            slot = first_slot(t, row_id(t, size, i))
+            while t.slots[slot]:
+                t.slots[slot] = 0
+                slot = (slot + 1) & t.mask
+    t.count = t.used = 0
+
+
 # ---- recording
 
 
@@ -86,61 +179,23 @@ cdef Recorder *recorder_of(object runs) except NULL:
     return &checked.recorder
 
 
-cdef bint make_room(Recorder *r) noexcept nogil:
-    """Reserve room for one more event and one more producer; False without memory."""
-    cdef int64_t capacity, mask, i, slot
-    cdef Event *events
-    cdef int32_t *slots
-    if r.failed:
-        return False
-    if r.count == r.capacity:
-        capacity = max(2 * r.capacity, 64)
-        events = <Event *> realloc(r.events, capacity * sizeof(Event)) if capacity < INT32_MAX else NULL
-        if events == NULL:
-            r.failed = True
-            return False
-        r.events = events
-        r.capacity = capacity
-    if 2 * r.producers > r.mask:
-        mask = 2 * r.mask + 1
-        slots = <int32_t *> calloc(mask + 1, sizeof(int32_t))
-        if slots == NULL:
-            r.failed = True
-            return False
-        for i in range(r.mask + 1):
-            if r.slots[i]:
-                slot = slot_of(r.events[r.slots[i] - 1].producer_id, r.salt, mask)
-                while slots[slot]:
-                    slot = (slot + 1) & mask
-                slots[slot] = r.slots[i]
-        free(r.slots)
-        r.slots = slots
-        r.mask = mask
-    return True
-
-
 cdef void record(Recorder *r, const Event *event, int64_t slot) noexcept nogil:
     """Add an event. `slot`: the result of find_slot for its producer."""
-    cdef int64_t mask = r.mask
-    if not make_room(r):
-        return
-    if r.mask != mask:
-        slot = find_slot(r, event.producer_id)
-    if r.slots[slot] == 0:
-        r.producers += 1
-    r.events[r.count] = event[0]
-    r.count += 1
-    r.slots[slot] = <int32_t> r.count
+    cdef void *row = table_add(&r.events, sizeof(Event), event.producer_id, slot)
+    if row != NULL:
+        (<Event *> row)[0] = event[0]
 
 
 cdef void record_gap(Recorder *r, int64_t position) noexcept nogil:
-    if (r.count and r.gap == r.count) or not make_room(r):
+    cdef Event *row
+    if (r.events.count and r.gap == r.events.count) or not table_fit(&r.events, sizeof(Event)):
         return
-    memset(r.events + r.count, 0, sizeof(Event))
-    r.events[r.count].position = position
-    r.events[r.count].kind = KIND_GAP
-    r.count += 1
-    r.gap = r.count
+    row = <Event *> r.events.rows + r.events.count  # in no slot: it is of all producers
+    memset(row, 0, sizeof(Event))
+    row.position = position
+    row.kind = KIND_GAP
+    r.events.count += 1
+    r.gap = r.events.count
 
 
 cdef class Runs:
@@ -150,31 +205,27 @@ cdef class Runs:
 
     def __cinit__(self, bint exact=False):
         self.recorder.exact = exact
-        self.recorder.salt = _salt
-        self.recorder.slots = <int32_t *> calloc(FIRST_SLOTS, sizeof(int32_t))
-        if self.recorder.slots == NULL:
+        if not table_begin(&self.recorder.events):
             raise MemoryError
-        self.recorder.mask = FIRST_SLOTS - 1
 
     def __dealloc__(self):
-        free(self.recorder.events)
-        free(self.recorder.slots)
+        table_end(&self.recorder.events)
 
     @property
     def count(self):
-        return self.recorder.count
+        return self.recorder.events.count
 
     @property
     def odd(self):
         return bool(self.recorder.odd)
 
     def take(self):
-        cdef Recorder *r = &self.recorder
-        if r.failed:
+        cdef ProducerTable *t = &self.recorder.events
+        if t.failed:
             raise MemoryError
-        events = PyBytes_FromStringAndSize(<char *> r.events, r.count * sizeof(Event))
-        memset(r.slots, 0, (r.mask + 1) * sizeof(int32_t))
-        r.count = r.producers = r.gap = 0
+        events = PyBytes_FromStringAndSize(<char *> t.rows, t.count * sizeof(Event))
+        table_clear(t, sizeof(Event))
+        self.recorder.gap = 0
         return events
 
 
@@ -215,6 +266,13 @@ cdef struct Aborted:
     bint certain_lso
 
 
+cdef inline Py_ssize_t whole_entries(const Py_buffer *view) except -1:
+    """Return the number of entries of a snapshot. Raises ValueError."""
+    if view.len % SNAPSHOT_ENTRY:
+        raise ValueError("no whole number of entries")
+    return view.len // SNAPSHOT_ENTRY
+
+
 cdef void parse_entry(const uint8_t *p, int64_t *fields) noexcept nogil:
     """Read the fields of a snapshot entry after the producer id: one value for each missing field."""
     fields[F_EPOCH] = be16(p + SNAPSHOT_EPOCH_AT)
@@ -252,11 +310,7 @@ cdef class Producers:
     cdef bint _sequences
     cdef bint _failed
     cdef int32_t _generation
-    cdef Producer *_producers
-    cdef int64_t _count
-    cdef int64_t _capacity
-    cdef int32_t *_slots         # one more than an index of producers, 0: free
-    cdef int64_t _mask
+    cdef ProducerTable _table    # of Producer
     cdef Node *_nodes
     cdef int32_t _node_capacity
     cdef int32_t _free_node
@@ -274,77 +328,43 @@ cdef class Producers:
 
     def __cinit__(self):
         self._free_node = self._first_node = self._last_node = -1
-        self._slots = <int32_t *> calloc(FIRST_SLOTS, sizeof(int32_t))
-        if self._slots == NULL:
+        if not table_begin(&self._table):
             raise MemoryError
-        self._mask = FIRST_SLOTS - 1
 
     def __init__(self, bint sequences=True, bint complete=False):
         self._sequences = sequences
         self.complete = complete
 
     def __dealloc__(self):
-        free(self._producers)
-        free(self._slots)
+        table_end(&self._table)
         free(self._nodes)
         free(self._rows)
         free(self._aborted)
 
     def __len__(self):
-        return self._count
+        return self._table.count
 
     # ---- the table
 
-    cdef inline int64_t find(self, int64_t producer_id) noexcept nogil:
-        cdef int64_t slot = slot_of(producer_id, _salt, self._mask)
-        while self._slots[slot]:
-            if self._producers[self._slots[slot] - 1].producer_id == producer_id:
-                return self._slots[slot] - 1
-            slot = (slot + 1) & self._mask
-        return -1
+    cdef inline Producer *producer(self, int64_t number) noexcept nogil:
+        return <Producer *> self._table.rows + number
+
+    cdef inline Producer *find(self, int64_t producer_id) noexcept nogil:
+        """Return a producer, NULL for one that is not known."""
+        return <Producer *> table_row(&self._table, sizeof(Producer), producer_id)
 
     cdef Producer *add(self, int64_t producer_id) noexcept nogil:
         """Add a producer with unknown state; NULL without memory."""
-        cdef int64_t capacity, mask, slot, i
-        cdef Producer *producers
-        cdef int32_t *slots
-        cdef Producer *e
-        if self._count == self._capacity:
-            capacity = max(2 * self._capacity, 64)
-            producers = <Producer *> realloc(self._producers, capacity * sizeof(Producer)) \
-                if capacity <= MOST_PRODUCERS else NULL
-            if producers == NULL:
-                self._failed = True
-                return NULL
-            self._producers = producers
-            self._capacity = capacity
-        if 2 * self._count > self._mask:
-            mask = 2 * self._mask + 1
-            slots = <int32_t *> calloc(mask + 1, sizeof(int32_t))
-            if slots == NULL:
-                self._failed = True
-                return NULL
-            free(self._slots)
-            self._slots = slots
-            self._mask = mask
-            for i in range(self._count):
-                self.link(i)
-        e = self._producers + self._count
-        e.producer_id = producer_id
+        cdef int64_t slot = table_slot(&self._table, sizeof(Producer), producer_id)
+        cdef Producer *e = <Producer *> table_add(&self._table, sizeof(Producer), producer_id, slot)
+        if e == NULL:
+            self._failed = True
+            return NULL
         e.last_offset = e.timestamp = e.txn_first = e.marker_offset = -1
         e.last_sequence = e.coordinator_epoch = e.node = -1
         e.epoch = -1
-        e.offset_delta = e.flags = 0
         e.generation = self._generation
-        self.link(self._count)
-        self._count += 1
         return e
-
-    cdef inline void link(self, int64_t index) noexcept nogil:
-        cdef int64_t slot = slot_of(self._producers[index].producer_id, _salt, self._mask)
-        while self._slots[slot]:
-            slot = (slot + 1) & self._mask
-        self._slots[slot] = <int32_t> (index + 1)
 
     # ---- the open transactions
 
@@ -364,7 +384,7 @@ cdef class Producers:
             self._nodes = nodes
             self._node_capacity = capacity
         self._free_node = self._nodes[node].next
-        self._nodes[node].producer = <int32_t> (e - self._producers)
+        self._nodes[node].producer = <int32_t> (e - self.producer(0))
         self._nodes[node].previous = self._last_node
         self._nodes[node].next = -1
         if self._last_node >= 0:
@@ -456,12 +476,12 @@ cdef class Producers:
 
     cdef inline Producer *find_or_add(self, int64_t producer_id, bint *known, bint *sure) noexcept nogil:
         """Return a producer, added if new. Sets `known`, or `sure` if it is certainly new. NULL without memory."""
-        cdef int64_t index = self.find(producer_id)
-        cdef Producer *e = self._producers + index if index >= 0 else self.add(producer_id)
+        cdef Producer *e = self.find(producer_id)
         if e != NULL:
-            known[0] = index >= 0 and e.generation == self._generation
-            sure[0] = index < 0 and self.complete
-        return e
+            known[0] = e.generation == self._generation
+            return e
+        sure[0] = self.complete
+        return self.add(producer_id)
 
     cdef void data(self, const Event *event) noexcept nogil:
         cdef bint known = False, sure = False
@@ -556,7 +576,7 @@ cdef class Producers:
         a.first_offset = e.txn_first
         a.last_offset = event.first_offset
         if other >= 0:
-            a.last_stable_offset = self._producers[self._nodes[other].producer].txn_first
+            a.last_stable_offset = self.producer(self._nodes[other].producer).txn_first
         else:
             a.last_stable_offset = <int64_t> (<uint64_t> event.first_offset + 1)
         a.certain_first = known and e.flags & TXN_CERTAIN != 0
@@ -564,15 +584,15 @@ cdef class Producers:
 
     cdef void unreadable_marker(self, const Event *event) noexcept nogil:
         """Apply a control batch whose marker cannot be read: it may have ended a transaction."""
-        cdef int64_t index = self.find(event.producer_id)
-        if index >= 0:
-            self.finish(self._producers + index)
-            self._producers[index].generation = self._generation - 1
+        cdef Producer *e = self.find(event.producer_id)
+        if e != NULL:
+            self.finish(e)
+            e.generation = self._generation - 1
 
     cdef inline void empty_control_batch(self, int64_t producer_id) noexcept nogil:
         """Add the producer of a control batch that the cleaner emptied. A broker remembers its id only."""
         cdef Producer *e
-        if self.find(producer_id) < 0:
+        if self.find(producer_id) == NULL:
             e = self.add(producer_id)
             if e != NULL:
                 e.generation = self._generation - 1
@@ -617,23 +637,23 @@ cdef class Producers:
         cdef Py_buffer view
         cdef const uint8_t *p
         cdef int64_t fields[FIELD_COUNT]
-        cdef int64_t i, index, count, producer_id
+        cdef int64_t i, count, producer_id
         cdef Producer *e
         cdef list opened = []
         PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
         try:
             count = whole_entries(&view)
             while self._first_node >= 0:
-                self.finish(self._producers + self._nodes[self._first_node].producer)
-            self._count = 0
-            memset(self._slots, 0, (self._mask + 1) * sizeof(int32_t))
+                self.finish(self.producer(self._nodes[self._first_node].producer))
+            table_clear(&self._table, sizeof(Producer))
             self.complete = True
             for i in range(count):
                 p = <const uint8_t *> view.buf + i * SNAPSHOT_ENTRY
                 parse_entry(p, fields)
                 producer_id = be64(p + SNAPSHOT_PRODUCER_ID_AT)
-                index = self.find(producer_id)
-                e = self._producers + index if index >= 0 else self.add(producer_id)
+                e = self.find(producer_id)
+                if e == NULL:
+                    e = self.add(producer_id)
                 if e == NULL:
                     raise MemoryError
                 e.epoch = <int16_t> fields[F_EPOCH]
@@ -644,12 +664,12 @@ cdef class Producers:
                 e.coordinator_epoch = <int32_t> fields[F_COORDINATOR]
                 e.txn_first = fields[F_TXN]
                 e.flags = CERTAIN if e.last_offset >= 0 and e.last_sequence < 0 else CERTAIN | HAS_SEQUENCE
-            for i in range(self._count):
-                if self._producers[i].txn_first >= 0:
-                    opened.append((self._producers[i].txn_first, i))
+            for i in range(self._table.count):
+                if self.producer(i).txn_first >= 0:
+                    opened.append((self.producer(i).txn_first, i))
             opened.sort()
             for first, i in opened:
-                self.begin(self._producers + i, first, True)
+                self.begin(self.producer(i), first, True)
         finally:
             PyBuffer_Release(&view)
         if self._failed:
@@ -694,12 +714,12 @@ cdef class Producers:
         return found
 
     def entries(self):
-        cdef bytes data = PyBytes_FromStringAndSize(NULL, self._count * SNAPSHOT_ENTRY)
+        cdef bytes data = PyBytes_FromStringAndSize(NULL, self._table.count * SNAPSHOT_ENTRY)
         cdef uint8_t *p = <uint8_t *> PyBytes_AsString(data)
         cdef int64_t i
         cdef Producer *e
-        for i in range(self._count):
-            e = self._producers + i
+        for i in range(self._table.count):
+            e = self.producer(i)
             p = put64(p, <uint64_t> e.producer_id)
             p = put16(p, <uint16_t> e.epoch)
             p = put32(p, <uint32_t> e.last_sequence)
@@ -715,7 +735,7 @@ cdef class Producers:
         cdef Producer *e
         cdef list found = []
         while node >= 0:
-            e = self._producers + self._nodes[node].producer
+            e = self.producer(self._nodes[node].producer)
             found.append(TxnMetadata(e.producer_id, e.epoch, e.txn_first, e.timestamp,
                                      e.flags & TXN_CERTAIN != 0 and e.generation == self._generation))
             node = self._nodes[node].next
@@ -726,11 +746,11 @@ cdef class Producers:
         cdef const uint8_t *p
         cdef int64_t stored[FIELD_COUNT]
         cdef int64_t state[FIELD_COUNT]
-        cdef int64_t i, index, producer_id
+        cdef int64_t i, producer_id
         cdef int field
         cdef Producer *e
         cdef list differences = []
-        cdef bytearray listed = bytearray(self._count)
+        cdef bytearray listed = bytearray(self._table.count)
         PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
         try:
             for i in range(whole_entries(&view)):
@@ -739,14 +759,13 @@ cdef class Producers:
                 p = <const uint8_t *> view.buf + i * SNAPSHOT_ENTRY
                 parse_entry(p, stored)
                 producer_id = be64(p + SNAPSHOT_PRODUCER_ID_AT)
-                index = self.find(producer_id)
-                if index < 0:
+                e = self.find(producer_id)
+                if e == NULL:
                     # An entry without an epoch is from a control batch whose marker the cleaner removed.
                     if self.complete and stored[F_EPOCH] >= 0:
                         differences.append(("surplus", producer_id, FIELDS[F_TIMESTAMP], stored[F_TIMESTAMP], None))
                     continue
-                listed[index] = 1
-                e = self._producers + index
+                listed[e - self.producer(0)] = 1
                 if e.generation != self._generation or not e.flags & CERTAIN:
                     continue
                 fields_of(e, state)
@@ -764,10 +783,116 @@ cdef class Producers:
                         break
         finally:
             PyBuffer_Release(&view)
-        for i in range(self._count):
+        for i in range(self._table.count):
             if len(differences) >= ROWS_KEPT:
                 break
-            e = self._producers + i
+            e = self.producer(i)
             if not listed[i] and e.generation == self._generation and e.flags & CERTAIN:
                 differences.append(("missing", e.producer_id, FIELDS[F_TIMESTAMP], None, e.timestamp))
         return list(map(SnapshotDifference._make, differences))
+
+
+# ---- the entries of a snapshot
+
+
+def unexpired(entries, int64_t now_ms, int64_t longest_ms):
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef uint8_t *out
+    cdef int64_t i, idle_ms, kept = 0
+    cdef bytes data
+    PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
+    try:
+        data = PyBytes_FromStringAndSize(NULL, whole_entries(&view) * SNAPSHOT_ENTRY)
+        out = <uint8_t *> PyBytes_AsString(data)
+        for i in range(view.len // SNAPSHOT_ENTRY):
+            p = <const uint8_t *> view.buf + i * SNAPSHOT_ENTRY
+            idle_ms = <int64_t> (<uint64_t> now_ms - <uint64_t> be64(p + SNAPSHOT_TIMESTAMP_AT))
+            if p[SNAPSHOT_TXN_FIRST_OFFSET_AT] < 128 or idle_ms < longest_ms:
+                memcpy(out + kept * SNAPSHOT_ENTRY, p, SNAPSHOT_ENTRY)
+                kept += 1
+    finally:
+        PyBuffer_Release(&view)
+    return data[:kept * SNAPSHOT_ENTRY]
+
+
+def backwards(entries, int64_t start):
+    cdef Py_buffer view
+    cdef uint8_t *out
+    cdef int64_t at
+    cdef bytes data
+    PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
+    try:
+        whole_entries(&view)
+        if start < 0 or start > view.len or start % SNAPSHOT_ENTRY:
+            raise ValueError("no entry begins there")
+        data = PyBytes_FromStringAndSize(<char *> view.buf, view.len)
+        out = <uint8_t *> PyBytes_AsString(data)
+        for at in range(start, view.len, SNAPSHOT_ENTRY):
+            memcpy(out + start + view.len - SNAPSHOT_ENTRY - at, <const uint8_t *> view.buf + at, SNAPSHOT_ENTRY)
+    finally:
+        PyBuffer_Release(&view)
+    return data
+
+
+cdef inline uint32_t java_hash(const uint8_t *entry) noexcept nogil:
+    """Return what java.util.HashMap.hash returns for a Long."""
+    cdef uint64_t producer_id = <uint64_t> be64(entry + SNAPSHOT_PRODUCER_ID_AT)
+    cdef uint32_t folded = <uint32_t> (producer_id ^ producer_id >> 32)
+    return folded ^ folded >> 16
+
+
+cdef int64_t table_size(const uint8_t *entries, int64_t count) noexcept nogil:
+    """Return the table size of a java.util.HashMap after these producers were added one by one."""
+    cdef int64_t size = 16, added, other, chain
+    for added in range(min(count, 64)):
+        if size >= 64:
+            break
+        chain = 0
+        for other in range(added):
+            if ((java_hash(entries + added * SNAPSHOT_ENTRY) ^ java_hash(entries + other * SNAPSHOT_ENTRY))
+                    & <uint32_t> (size - 1) == 0):
+                chain += 1
+        if chain >= 8:
+            size *= 2
+        if added + 1 > size * 3 // 4:
+            size *= 2
+    while count > size * 3 // 4:
+        size *= 2
+    return size
+
+
+def hash_ordered(entries):
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef uint8_t *out
+    cdef int32_t *places
+    cdef int64_t count, size, i
+    cdef uint32_t mask
+    cdef bytes data
+    PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
+    try:
+        count = whole_entries(&view)
+        if count > MOST_ENTRIES:
+            raise MemoryError
+        data = PyBytes_FromStringAndSize(NULL, view.len)
+        out = <uint8_t *> PyBytes_AsString(data)
+        p = <const uint8_t *> view.buf
+        size = table_size(p, count)
+        places = <int32_t *> calloc(size + 1, sizeof(int32_t))
+        if places == NULL:
+            raise MemoryError
+        with nogil:
+            mask = <uint32_t> (size - 1)
+            for i in range(count):
+                places[(java_hash(p + i * SNAPSHOT_ENTRY) & mask) + 1] += 1
+            for i in range(size):
+                places[i + 1] += places[i]
+            for i in range(count):
+                memcpy(out + <int64_t> places[java_hash(p + i * SNAPSHOT_ENTRY) & mask] * SNAPSHOT_ENTRY,
+                       p + i * SNAPSHOT_ENTRY, SNAPSHOT_ENTRY)
+                places[java_hash(p + i * SNAPSHOT_ENTRY) & mask] += 1
+            free(places)
+    finally:
+        PyBuffer_Release(&view)
+    return data

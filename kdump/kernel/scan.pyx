@@ -215,7 +215,7 @@ cdef class Scanner:
             self.stop = at
             if position >= stop:
                 return STOPPED
-            if self.count >= self._capacity or (self._recorder != NULL and self._recorder.count >= FULL_RUNS):
+            if self.count >= self._capacity or (self._recorder != NULL and self._recorder.events.count >= FULL_RUNS):
                 return FULL
             left = file_end - position
             if left < UP_TO_MAGIC:
@@ -287,7 +287,7 @@ cdef class Scanner:
             left = stop - position
             if left <= 0:
                 return STOPPED
-            if self.count >= self._capacity or (self._recorder != NULL and self._recorder.count >= FULL_RUNS):
+            if self.count >= self._capacity or (self._recorder != NULL and self._recorder.events.count >= FULL_RUNS):
                 return FULL
             if left < UP_TO_MAGIC:
                 self.frame = SHORT

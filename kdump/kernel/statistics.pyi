@@ -1,6 +1,5 @@
 from typing_extensions import Buffer
 
-from kdump.kernel.producer_table import ProducerRows
 from kdump.kernel.scanner import ByteReader
 from kdump.kernel.transactions import HistogramFields, Transactions
 
@@ -15,6 +14,19 @@ VolumeFields = tuple[int, int, int, int]
 """Batches, known records, bytes, unopened wrapper messages."""
 ClassFields = tuple[int, int, int, int, int, int, int, int]
 """Magic, codec number, timestamp type, flags (1 idempotent, 2 transactional, 4 control), and the volume."""
+
+MOST_PRODUCERS: int
+"""The largest number of rows of ProducerRows; above it, those whose ids have the smallest hash stay."""
+
+class ProducerRows:
+    """What each producer wrote: rows by producer id, at most `most` of them. kdump.stat.producers has the layout."""
+
+    def __init__(self, most: int = ...) -> None: ...
+    def merge(self, cells: Buffer, highest_hash: int | None = None) -> None:
+        """Add packed rows, of a sample with this largest hash."""
+
+    def packed(self) -> tuple[bytes, int | None]:
+        """The rows in the order of their ids, and the largest hash of the sample, None for all producers."""
 
 class Collector:
     """Counts batches in log order, and walks over headers.

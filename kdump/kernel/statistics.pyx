@@ -10,6 +10,7 @@ kdump.stat.scan goes on with a walk that checks checksums.
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memset
@@ -18,7 +19,9 @@ from kdump.kernel.histogram cimport (
     Histogram, bucket_of, histogram_add, histogram_add_times, histogram_begin, histogram_end, histogram_fields,
 )
 from kdump.kernel.layout cimport *
-from kdump.kernel.producer_table cimport ProducerCells, ProducerRows
+from kdump.kernel.producers cimport (
+    ProducerTable, table_add, table_begin, table_end, table_index, table_slot,
+)
 from kdump.kernel.reading cimport FileBytes, file_bytes, fill, taken_error
 from kdump.kernel.records cimport CONTROL_OF_PRODUCER, RecordsDiagnosis, validate_batch
 from kdump.kernel.transactions cimport ABORT_END, COMMIT_END, TransactionEnd, TransactionPart, Transactions
@@ -65,6 +68,17 @@ cdef struct TimeBucket:
 cdef struct LeaderEpoch:
     int64_t epoch
     int64_t first_offset
+
+# What a producer wrote (kdump.stat.producers).
+cdef struct ProducerCells:
+    int64_t producer_id
+    int64_t epoch
+    int64_t codecs
+    int64_t first_timestamp
+    int64_t last_timestamp
+    int64_t batches
+    int64_t records
+    int64_t bytes
 
 # The header of a batch, or a message of magic 0 or 1.
 cdef struct BatchHeader:
@@ -164,6 +178,128 @@ cdef inline void add_volume(VolumeCells *cells, const VolumeCells *other) noexce
     cells.bytes += other.bytes
     cells.unopened += other.unopened
 
+
+# ---- producers
+
+MOST_PRODUCERS = 1_000_000
+assert sizeof(ProducerCells) == 8 * 8
+
+
+cdef inline uint64_t hash_of(int64_t producer_id) noexcept nogil:
+    """Return the hash of a producer id by which samples are drawn (the finalizer of SplitMix64)."""
+    cdef uint64_t z = <uint64_t> producer_id + <uint64_t> 0x9E3779B97F4A7C15U
+    z = (z ^ (z >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9U
+    z = (z ^ (z >> 27)) * <uint64_t> 0x94D049BB133111EBU
+    return z ^ (z >> 31)
+
+
+cdef int by_hash(const void *a, const void *b) noexcept nogil:
+    cdef uint64_t one = hash_of((<const ProducerCells *> a).producer_id)
+    cdef uint64_t other = hash_of((<const ProducerCells *> b).producer_id)
+    return (one > other) - (one < other)
+
+
+cdef int by_id(const void *a, const void *b) noexcept nogil:
+    cdef int64_t one = (<const int64_t *> a)[0], other = (<const int64_t *> b)[0]
+    return (one > other) - (one < other)
+
+
+@cython.final
+cdef class ProducerRows:
+    """What each producer wrote; see statistics.pyi."""
+
+    cdef ProducerTable table    # of ProducerCells
+    cdef int64_t most
+    cdef uint64_t highest_hash  # ids with a larger hash are left out
+
+    def __cinit__(self, int64_t most=MOST_PRODUCERS):
+        self.most = most
+        self.highest_hash = <uint64_t> -1
+        if not table_begin(&self.table):
+            raise MemoryError
+
+    def __dealloc__(self):
+        table_end(&self.table)
+
+    cdef inline ProducerCells *cells(self, int64_t number) noexcept nogil:
+        return <ProducerCells *> self.table.rows + number
+
+    cdef ProducerCells *row_of(self, int64_t producer_id) noexcept nogil:
+        """Return the row of a producer; NULL where the sample leaves it out, and without memory."""
+        cdef int64_t slot = table_slot(&self.table, sizeof(ProducerCells), producer_id)
+        cdef ProducerCells *row
+        if self.table.slots[slot]:
+            return self.cells(self.table.slots[slot] - 1)
+        # A quarter more than `most`, so that pruning is rare.
+        if self.table.count >= self.most + self.most // 4 and hash_of(producer_id) <= self.highest_hash:
+            self.prune()
+            slot = table_slot(&self.table, sizeof(ProducerCells), producer_id)
+        if hash_of(producer_id) > self.highest_hash:
+            return NULL
+        row = <ProducerCells *> table_add(&self.table, sizeof(ProducerCells), producer_id, slot)
+        if row != NULL:
+            row.epoch = row.first_timestamp = row.last_timestamp = -1
+        return row
+
+    cdef void prune(self) noexcept nogil:
+        """Keep the `most` rows whose ids have the smallest hash."""
+        if self.table.count > self.most:
+            qsort(self.table.rows, self.table.count, sizeof(ProducerCells), by_hash)
+            self.table.count = self.most
+            self.highest_hash = hash_of(self.cells(self.most - 1).producer_id)
+            table_index(&self.table, sizeof(ProducerCells))
+
+    cdef void lower(self, uint64_t highest_hash) noexcept nogil:
+        """Leave out the producers with a larger hash than that of another sample."""
+        cdef int64_t i, kept = 0
+        self.highest_hash = highest_hash
+        for i in range(self.table.count):
+            if hash_of(self.cells(i).producer_id) <= highest_hash:
+                self.cells(kept)[0] = self.cells(i)[0]
+                kept += 1
+        self.table.count = kept
+        table_index(&self.table, sizeof(ProducerCells))
+
+    cdef void merge_row(self, const ProducerCells *other) noexcept nogil:
+        cdef ProducerCells *row = self.row_of(other.producer_id)
+        if row == NULL:
+            return
+        row.epoch = max(row.epoch, other.epoch)
+        row.codecs |= other.codecs
+        if other.first_timestamp >= 0 and (row.first_timestamp < 0 or other.first_timestamp < row.first_timestamp):
+            row.first_timestamp = other.first_timestamp
+        row.last_timestamp = max(row.last_timestamp, other.last_timestamp)
+        row.batches += other.batches
+        row.records += other.records
+        row.bytes += other.bytes
+
+    def merge(self, cells, highest_hash=None):
+        cdef Py_buffer view
+        cdef int64_t i
+        if highest_hash is not None and <uint64_t> highest_hash < self.highest_hash:
+            self.lower(highest_hash)
+        PyObject_GetBuffer(cells, &view, PyBUF_SIMPLE)
+        try:
+            with nogil:
+                for i in range(view.len // <Py_ssize_t> sizeof(ProducerCells)):
+                    self.merge_row(<const ProducerCells *> view.buf + i)
+        finally:
+            PyBuffer_Release(&view)
+        if self.table.failed:
+            raise MemoryError
+
+    def packed(self):
+        if self.table.failed:
+            raise MemoryError
+        self.prune()
+        if self.table.count:  # without rows there is no memory, and qsort takes no NULL
+            qsort(self.table.rows, self.table.count, sizeof(ProducerCells), by_id)
+            table_index(&self.table, sizeof(ProducerCells))
+        cells = PyBytes_FromStringAndSize(<char *> self.table.rows, self.table.count * sizeof(ProducerCells))
+        return cells, None if self.highest_hash == <uint64_t> -1 else self.highest_hash
+
+
+# ---- batches
 
 @cython.final
 cdef class Collector:

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from kdump.kernel.histogram cimport Histogram
-from kdump.kernel.producers cimport Event
+from kdump.kernel.producers cimport Event, ProducerTable
 
 cdef enum:
     D_COMMITTED = 0
@@ -71,11 +71,7 @@ cdef enum:
 
 cdef class Transactions:
     cdef DecisionTable table
-    cdef TransactionCells *rows
-    cdef int32_t *slots
-    cdef int64_t count
-    cdef int64_t capacity
-    cdef int64_t mask
+    cdef ProducerTable producers  # of TransactionCells
     cdef int64_t opened        # rows whose tail is open
     cdef int64_t waiting       # the row at which is_open_before looks first
     cdef bint anchored         # it begins where the log begins
@@ -97,10 +93,10 @@ cdef class Transactions:
     cdef Histogram durations
     cdef Histogram sizes
     cdef Histogram records
+    cdef inline TransactionCells *row(self, int64_t number) noexcept nogil:
+        return <TransactionCells *> self.producers.rows + number
     cdef TransactionCells *find(self, int64_t producer_id) noexcept nogil
-    cdef TransactionCells *row_of(self, int64_t producer_id) noexcept nogil
     cdef TransactionCells *add_row(self, int64_t producer_id) noexcept nogil
-    cdef bint rehash(self) noexcept nogil
     cdef void data(self, int64_t producer_id, const TransactionPart *part) noexcept nogil
     cdef void marker(self, int64_t producer_id, const TransactionEnd *end) noexcept nogil
     cdef void gap(self, int64_t place) noexcept nogil
@@ -114,7 +110,6 @@ cdef class Transactions:
     cdef void end_unseen(self, const TransactionCells *rows, int64_t count, const TransactionEnd *lost) noexcept nogil
     cdef int64_t join_rows(self, const TransactionCells *rows, int64_t count, const TransactionEnd *lost) noexcept nogil
     cdef void drop_ended(self) noexcept nogil
-    cdef void drop_all(self) noexcept nogil
 
 
 cdef inline int64_t decision(const DecisionTable *t, int64_t producer_id, int64_t position) noexcept nogil:

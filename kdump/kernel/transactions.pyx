@@ -9,22 +9,19 @@ marker, or a gap where one may be missing; a gap ends what all producers have op
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint64_t
-from libc.stdlib cimport calloc, free, qsort, realloc
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
+from libc.stdlib cimport free, qsort, realloc
 from libc.string cimport memset
 
 from kdump.kernel.histogram cimport histogram_add, histogram_begin, histogram_end, histogram_fields
 from kdump.kernel.producers cimport (
-    FLAG_TRANSACTIONAL, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_EMPTY, KIND_GAP, Event, slot_of,
+    FLAG_TRANSACTIONAL, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_EMPTY, KIND_GAP, Event, table_add, table_begin,
+    table_clear, table_end, table_index, table_row, table_slot,
 )
-
-import os
 
 cdef enum:
     FILE_BITS = 20  # of a place; the others are the position in the file
-    FIRST_SLOTS = 128
     IS_OPEN = 3     # after D_UNDECIDED
-cdef uint64_t _salt = int.from_bytes(os.urandom(8))  # no file can be crafted whose producers all share a slot
 
 COMMITTED, ABORTED, UNDECIDED = D_COMMITTED, D_ABORTED, D_UNDECIDED
 OPEN = IS_OPEN
@@ -94,9 +91,7 @@ cdef class Transactions:
         self.listed = listed
         self.passes_gaps = not gaps
         self.lost.kind = NO_END
-        self.slots = <int32_t *> calloc(FIRST_SLOTS, sizeof(int32_t))
-        self.mask = FIRST_SLOTS - 1
-        if self.slots == NULL:
+        if not table_begin(&self.producers):
             raise MemoryError
         # Not one `and`: each makes what __dealloc__ frees.
         if measured and (not histogram_begin(&self.durations) or not histogram_begin(&self.sizes)
@@ -106,8 +101,7 @@ cdef class Transactions:
     def __dealloc__(self):
         free(self.table.markers)
         free(self.table.gaps)
-        free(self.rows)
-        free(self.slots)
+        table_end(&self.producers)
         free(self.gaps)
         free(self.ended)
         if self.measured:
@@ -119,81 +113,42 @@ cdef class Transactions:
 
     cdef TransactionCells *find(self, int64_t producer_id) noexcept nogil:
         """Return the row of a producer, NULL if it has none."""
-        cdef int64_t slot = slot_of(producer_id, _salt, self.mask)
-        while self.slots[slot]:
-            if self.rows[self.slots[slot] - 1].producer_id == producer_id:
-                return self.rows + (self.slots[slot] - 1)
-            slot = (slot + 1) & self.mask
-        return NULL
-
-    cdef TransactionCells *row_of(self, int64_t producer_id) noexcept nogil:
-        """Return the row of a producer, a new one if it has none; NULL without memory."""
-        cdef TransactionCells *row = self.find(producer_id)
-        return self.add_row(producer_id) if row == NULL else row
+        return <TransactionCells *> table_row(&self.producers, sizeof(TransactionCells), producer_id)
 
     cdef TransactionCells *add_row(self, int64_t producer_id) noexcept nogil:
-        cdef int64_t capacity
-        cdef TransactionCells *rows
-        cdef TransactionCells *row
-        if self.anchored and self.count == self.capacity and 2 * self.opened < self.count:
+        """Return the row of a producer, a new one if it has none; NULL without memory."""
+        cdef TransactionCells *row = self.find(producer_id)
+        cdef int64_t slot
+        if row != NULL:
+            return row
+        if self.anchored and self.producers.count == self.producers.capacity \
+                and 2 * self.opened < self.producers.count:
             self.drop_ended()
-        if self.count == self.capacity:
-            capacity = max(2 * self.capacity, 64)
-            rows = <TransactionCells *> realloc(self.rows, capacity * sizeof(TransactionCells)) \
-                if capacity < INT32_MAX else NULL
-            if rows == NULL:
-                self.failed = True
-                return NULL
-            self.rows = rows
-            self.capacity = capacity
-        row = self.rows + self.count
-        memset(row, 0, sizeof(TransactionCells))
-        row.producer_id = producer_id
+        slot = table_slot(&self.producers, sizeof(TransactionCells), producer_id)
+        row = <TransactionCells *> table_add(&self.producers, sizeof(TransactionCells), producer_id, slot)
+        if row == NULL:
+            self.failed = True
+            return NULL
         row.end = self.lost
         if self.anchored:
             row.end.kind = COMMIT_END  # nothing comes before the beginning of the log
-        self.count += 1
-        return row if self.rehash() else NULL
-
-    cdef bint rehash(self) noexcept nogil:
-        """Note the last row in the slots, or all rows in more slots; False without memory."""
-        cdef int64_t mask = self.mask, i = self.count - 1, slot
-        cdef int32_t *slots = self.slots
-        if 2 * self.count > mask:
-            mask = 2 * mask + 1
-            slots = <int32_t *> calloc(mask + 1, sizeof(int32_t))
-            if slots == NULL:
-                self.failed = True
-                return False
-            free(self.slots)
-            self.slots = slots
-            self.mask = mask
-            i = 0
-        while i < self.count:
-            slot = slot_of(self.rows[i].producer_id, _salt, mask)
-            while slots[slot]:
-                slot = (slot + 1) & mask
-            slots[slot] = <int32_t> (i + 1)
-            i += 1
-        return True
+        return row
 
     cdef void drop_ended(self) noexcept nogil:
         """Keep the rows of open transactions."""
-        cdef int64_t i, count = self.count
-        self.count = 0
-        memset(self.slots, 0, (self.mask + 1) * sizeof(int32_t))
-        for i in range(count):
-            if self.rows[i].tail.is_open:
-                self.rows[self.count] = self.rows[i]
-                self.count += 1
-                if not self.rehash():
-                    return
+        cdef int64_t i, kept = 0
+        for i in range(self.producers.count):
+            if self.row(i).tail.is_open:
+                self.row(kept)[0] = self.row(i)[0]
+                kept += 1
+        self.producers.count = kept
+        table_index(&self.producers, sizeof(TransactionCells))
 
     # ---- what comes in log order
 
     cdef void data(self, int64_t producer_id, const TransactionPart *part) noexcept nogil:
         """Add data batches."""
-        cdef TransactionCells *row = self.row_of(producer_id)
+        cdef TransactionCells *row = self.add_row(producer_id)
         if row != NULL:
             self.opened += not row.tail.is_open
             join_parts(&row.tail, part)
@@ -230,8 +185,8 @@ cdef class Transactions:
         memset(&end, 0, sizeof(TransactionEnd))
         end.place = place
         end.kind = LOST_END
-        for i in range(self.count if self.opened else 0):
-            row = self.rows + i
+        for i in range(self.producers.count if self.opened else 0):
+            row = self.row(i)
             if not row.tail.is_open:
                 continue
             if row.end.kind == NO_END:
@@ -246,17 +201,7 @@ cdef class Transactions:
         if self.lost.kind == NO_END:
             self.lost = end
         if self.anchored:
-            self.drop_all()
-
-    cdef void drop_all(self) noexcept nogil:
-        """Drop all rows. Takes as long as there are rows, however many slots there are."""
-        cdef int64_t i, slot
-        for i in range(self.count):
-            slot = slot_of(self.rows[i].producer_id, _salt, self.mask)
-            while self.slots[slot]:
-                self.slots[slot] = 0
-                slot = (slot + 1) & self.mask
-        self.count = 0
+            table_clear(&self.producers, sizeof(TransactionCells))
 
     cdef void pass_gaps(self, int64_t stop) noexcept nogil:
         """Apply the gaps before a place that were given before their events."""
@@ -459,8 +404,8 @@ cdef class Transactions:
             row = self.find(rows[i].producer_id)
             if row != NULL:
                 row.visited = True
-        for i in range(self.count):
-            row = self.rows + i
+        for i in range(self.producers.count):
+            row = self.row(i)
             if row.tail.is_open and not row.visited:
                 if row.end.kind == NO_END:
                     row.head = row.tail
@@ -481,7 +426,7 @@ cdef class Transactions:
             self.end_unseen(rows, count, lost)
         for i in range(count):
             right = rows + i
-            left = self.row_of(right.producer_id)
+            left = self.add_row(right.producer_id)
             if left == NULL:
                 return aborted
             self.opened -= left.tail.is_open
@@ -526,7 +471,7 @@ cdef class Transactions:
         cdef int64_t i, start = self.ended_count
         self.pass_gaps(INT64_MAX)
         other.pass_gaps(INT64_MAX)
-        self.join_rows(other.rows, other.count, &other.lost)
+        self.join_rows(other.row(0), other.producers.count, &other.lost)
         for i in range(other.ended_count):
             self.finish(other.ended[i].producer_id, &other.ended[i].part, &other.ended[i].end)
         if self.ended_count > start + 1:
@@ -563,16 +508,16 @@ cdef class Transactions:
         cdef int64_t i
         if self.failed:
             raise MemoryError
-        found = [(self.rows[i].tail.place, fields_of(self.rows[i].producer_id, &self.rows[i].tail, NULL))
-                 for i in range(self.count if self.opened else 0) if self.rows[i].tail.is_open]
+        found = [(self.row(i).tail.place, fields_of(self.row(i).producer_id, &self.row(i).tail, NULL))
+                 for i in range(self.producers.count if self.opened else 0) if self.row(i).tail.is_open]
         found.sort()
         return [fields for _, fields in found]
 
     def is_open_before(self, int64_t number):
         cdef int64_t i, at
-        for i in range(self.count if self.opened else 0):
-            at = (self.waiting + i) % self.count
-            if self.rows[at].tail.is_open and self.rows[at].tail.place < number << (63 - FILE_BITS):
+        for i in range(self.producers.count if self.opened else 0):
+            at = (self.waiting + i) % self.producers.count
+            if self.row(at).tail.is_open and self.row(at).tail.place < number << (63 - FILE_BITS):
                 self.waiting = at  # the next call begins here, so that it need not look at all of them
                 return True
         return False
@@ -581,8 +526,8 @@ cdef class Transactions:
         cdef int64_t i
         cdef TransactionCells *row
         cdef TransactionCells *first = NULL
-        for i in range(self.count if self.opened else 0):
-            row = self.rows + i
+        for i in range(self.producers.count if self.opened else 0):
+            row = self.row(i)
             if row.tail.is_open and (first == NULL or row.tail.first_offset < first.tail.first_offset
                                      or (row.tail.first_offset == first.tail.first_offset
                                          and row.tail.place < first.tail.place)):
@@ -596,7 +541,7 @@ cdef class Transactions:
     def packed(self):
         if self.failed:
             raise MemoryError
-        return PyBytes_FromStringAndSize(<char *> self.rows, self.count * sizeof(TransactionCells))
+        return PyBytes_FromStringAndSize(<char *> self.producers.rows, self.producers.count * sizeof(TransactionCells))
 
     def measures(self):
         if self.failed:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from kdump.format.naming import Kind
-from kdump.kernel.producer_table import ProducerRows
+from kdump.kernel.statistics import ProducerRows
 from kdump.stat.disk import DiskUse, OtherUse, companions_of, files_beside, last_time_index_entry, other_use, use_of
 from kdump.stat.key_summary import KeySummary, summarize_keys
 from kdump.stat.keys import SAMPLED_KEYS, KeyStatistics

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from kdump.kernel.estimate import Estimate, distinct
-from kdump.kernel.producer_table import ProducerRows
+from kdump.kernel.statistics import ProducerRows
 
 _CELLS: Final = struct.Struct("=8q")
 

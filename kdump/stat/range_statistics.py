@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kdump.broker.cleaner.delete_horizons import DeleteHorizons
 from kdump.errors import SourceError
-from kdump.kernel.producer_table import ProducerRows
-from kdump.kernel.statistics import Collector
+from kdump.kernel.statistics import Collector, ProducerRows
 from kdump.stat.histogram import Histogram
 from kdump.stat.keys import KeyStatistics
 from kdump.stat.producers import ProducerTable

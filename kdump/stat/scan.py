@@ -15,11 +15,10 @@ from kdump.errors import SourceError, only
 from kdump.format.batch import UP_TO_MAGIC
 from kdump.format.codec import CodecError
 from kdump.format.naming import INTERNAL_TOPICS, Kind, topic_partition_of_file
-from kdump.kernel.producer_table import ProducerRows
 from kdump.kernel.record_statistics import RecordCollector
 from kdump.kernel.results import Carry
 from kdump.kernel.scan import BATCH_COLUMNS, OPEN, SUSPECTS, Scanner
-from kdump.kernel.statistics import HEADERS_STOPPED, Collector
+from kdump.kernel.statistics import HEADERS_STOPPED, Collector, ProducerRows
 from kdump.kernel.transactions import Transactions
 from kdump.stat.keys import KeyStatistics
 from kdump.stat.range_statistics import RangeStatistics, StatCarry, batch_statistics, producer_table

@@ -37,8 +37,8 @@ from kdump.format.naming import (
 )
 from kdump.format.producer_snapshot import HEADER_SIZE, SnapshotError
 from kdump.kernel.indexes import IndexTracker, ordered
+from kdump.kernel.producers import unexpired
 from kdump.kernel.scan import SUSPECTS
-from kdump.kernel.snapshot_entries import unexpired
 from kdump.log.log_files import checkpointed_start_offset
 from kdump.log.log_snapshot import SegmentDescription
 from kdump.log.segment_file import SegmentCache

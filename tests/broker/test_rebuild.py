@@ -18,7 +18,7 @@ from kdump.errors import SourceError
 from kdump.format import producer_snapshot
 from kdump.format.naming import segment_file_name
 from kdump.format.producer_snapshot import ProducerEntry
-from kdump.kernel import snapshot_entries
+from kdump.kernel import producers as kernel
 from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.scan import Scanner
 from kdump.recover.plan import FileContent, Plan, RecoverOptions, view
@@ -444,7 +444,7 @@ producer_ids = st.one_of(
 def test_entries_in_the_order_of_a_hash_map(producers: list[int]) -> None:
     known = [ProducerEntry(producer, 0, 1, 2, 0, T, -1, -1) for producer in producers]
     body = b"".join(packed.pack(*entry) for entry in known)
-    assert producer_snapshot.enclose(snapshot_entries.hash_ordered(body)) == producer_snapshot.build(known)
+    assert producer_snapshot.enclose(kernel.hash_ordered(body)) == producer_snapshot.build(known)
 
 
 @given(st.integers(0, 9), st.integers(0, 9))
@@ -452,9 +452,9 @@ def test_entries_backwards(count: int, start: int) -> None:
     rows = [bytes([number]) * 46 for number in range(count)]
     if start > count:
         with pytest.raises(ValueError, match="entry"):
-            snapshot_entries.backwards(b"".join(rows), 46 * start)
+            kernel.backwards(b"".join(rows), 46 * start)
     else:
-        assert snapshot_entries.backwards(b"".join(rows), 46 * start) == b"".join(rows[:start] + rows[start:][::-1])
+        assert kernel.backwards(b"".join(rows), 46 * start) == b"".join(rows[:start] + rows[start:][::-1])
 
 
 def test_entries_that_have_expired() -> None:
@@ -463,16 +463,16 @@ def test_entries_that_have_expired() -> None:
     known = [ProducerEntry(number, 0, 1, 2, 0, 7 - age, -1, -1) for number, age in enumerate(ages)]
     known += [entry._replace(producer_id=50, current_txn_first_offset=0) for entry in known[2:3]]
     known.append(known[0]._replace(producer_id=60, timestamp=-(1 << 63)))
-    left = snapshot_entries.unexpired(b"".join(packed.pack(*entry) for entry in known), 7, 100)
+    left = kernel.unexpired(b"".join(packed.pack(*entry) for entry in known), 7, 100)
     assert [entry[0] for entry in packed.iter_unpack(left)] == [0, 1, 4, 50, 60]
 
 
 @pytest.mark.parametrize("odd", [b"x", b"x" * 45, b"x" * 47])
 def test_no_whole_entries(odd: bytes) -> None:
     for function in (
-        snapshot_entries.hash_ordered,
-        lambda data: snapshot_entries.unexpired(data, 0, 0),
-        lambda data: snapshot_entries.backwards(data, 0),
+        kernel.hash_ordered,
+        lambda data: kernel.unexpired(data, 0, 0),
+        lambda data: kernel.backwards(data, 0),
     ):
         with pytest.raises(ValueError, match="whole number"):
             function(odd)

@@ -8,7 +8,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kdump.kernel.producer_table import ProducerRows
+from kdump.kernel.statistics import ProducerRows
 from kdump.stat.producers import ProducerRow, ProducerTable, table_of
 from support.laws import examples
 

@@ -6,9 +6,8 @@ from typing import Final
 from kdump.convert.log_tables.rows import TableRow
 from kdump.format.naming import COORDINATOR_TOPICS, Kind
 from kdump.format.producer_snapshot import ENTRY, ProducerEntry
-from kdump.kernel.producer_table import ProducerRows
 from kdump.kernel.producers import Producers, Runs
-from kdump.kernel.statistics import Collector
+from kdump.kernel.statistics import Collector, ProducerRows
 from kdump.log.log_slice import SlicedPartition, walk_of_slice
 from kdump.stat.producers import ProducerRow
 from kdump.stat.range_statistics import producer_table as table_of_rows
