@@ -66,6 +66,9 @@ class Transactions:
     def open(self) -> list[TransactionFields]:
         """The open transactions, in the order of their begins."""
 
+    def is_open(self, producer_id: int) -> bool:
+        """Whether a transaction of a producer is open."""
+
     def is_open_before(self, number: int) -> bool:
         """Whether a transaction is open that began before the file of this number."""
 

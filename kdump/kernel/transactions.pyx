@@ -513,6 +513,10 @@ cdef class Transactions:
         found.sort()
         return [fields for _, fields in found]
 
+    def is_open(self, int64_t producer_id):
+        cdef const TransactionCells *row = self.find(producer_id)
+        return row != NULL and row.tail.is_open != 0
+
     def is_open_before(self, int64_t number):
         cdef int64_t i, at
         for i in range(self.producers.count if self.opened else 0):

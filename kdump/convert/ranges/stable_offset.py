@@ -8,6 +8,7 @@ from kdump.broker.open_transaction_map import open_transactions_in
 from kdump.convert.ranges.known_log import KnownLog
 from kdump.convert.ranges.range_log import range_log
 from kdump.errors import SourceError
+from kdump.kernel.transactions import Transactions
 from kdump.log.isolation import read_transactions
 from kdump.log.ranges import OffsetRange
 from kdump.log.transactions import last_stable_offset
@@ -23,12 +24,15 @@ def stable_offset(log: KnownLog, max_batch_bytes: int = MAX_BATCH_BYTES) -> int:
     """
     state = next(_states(log), _ProducerState(log.start, {}))
     if state.offset == log.end:
-        return min(state.begun.values(), default=log.end)
-    tail = range_log(log, OffsetRange(state.offset, log.end), max_batch_bytes).partition
-    headers = tail.headers
-    if headers is not None and log.compacted:
-        tail = tail._replace(headers=headers._replace(is_continuous=True))
-    found = last_stable_offset(read_transactions(tail, max_batch_bytes, state.begun), "stop")
+        transactions = Transactions(anchored=True)
+        transactions.resume(state.begun)
+    else:
+        tail = range_log(log, OffsetRange(state.offset, log.end), max_batch_bytes).partition
+        headers = tail.headers
+        if headers is not None and log.compacted:
+            tail = tail._replace(headers=headers._replace(is_continuous=True))
+        transactions = read_transactions(tail, max_batch_bytes, state.begun)
+    found = last_stable_offset(transactions, "stop")
     return log.end if found is None else min(found, log.end)
 
 

@@ -15,17 +15,22 @@ commits: a consumer forgets an aborted producer only at an ABORT marker. So
 Sources: ProducerStateManager, TransactionIndex, and of the consumer CompletedFetch.nextFetchedRecord of Kafka 4.3.
 """
 
+import struct
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kdump.format.batch import TRANSACTIONAL
 from kdump.format.index import AbortedTransaction
+from kdump.kernel import producers as events
+from kdump.kernel.transactions import Transactions
 from kdump.log.batch_span import BatchSpan
+from kdump.log.transactions import last_stable_offset, open_transactions, take_ended
 
 UNENDED: Final = "txn/open"
 """The code of the batches that go because of a lost marker."""
 NO_END: Final = (1 << 63) - 1
+_EVENT: Final = struct.Struct(events.EVENT)
 
 
 class MissingOffsets(NamedTuple):
@@ -68,19 +73,6 @@ class UndecidedTransaction(NamedTuple):
     dropped: int
 
 
-@dataclass(slots=True)
-class _PendingTransaction:
-    """A transaction while it is replayed; of each range of missing offsets, the number of its batches before it."""
-
-    epoch: int
-    batches: list[BatchSpan]
-    missing: list[tuple[MissingOffsets, int]] = field(default_factory=list)
-
-    @property
-    def first(self) -> int:
-        return self.batches[0].first
-
-
 class TransactionReplay:
     """Replays the transactions of a log: give it the batches that have a producer, and the missing offsets, then
     `conclude`.
@@ -97,7 +89,10 @@ class TransactionReplay:
             self._entries.setdefault(entry.producer_id, []).append(entry)
             self._ended[entry.producer_id, entry.last_offset] = entry
         self._drop = drop
-        self._open: dict[int, _PendingTransaction] = {}
+        # What is open, and where it began: as a broker that replays the log, for which missing offsets end nothing.
+        self._transactions = Transactions(anchored=True, listed=True, gaps=False)
+        self._count = 0
+        self._batches: dict[int, list[BatchSpan]] = {}  # of each open transaction, by its producer
         self._missing_offsets: list[MissingOffsets] = []
         self.dropped: list[BatchSpan] = []
         self.undecided: list[UndecidedTransaction] = []
@@ -107,7 +102,7 @@ class TransactionReplay:
     @property
     def open(self) -> dict[int, int]:
         """The first offset of each open transaction by its producer."""
-        return {producer: transaction.first for producer, transaction in self._open.items()}
+        return {each.producer_id: each.first_offset or 0 for each in open_transactions(self._transactions)}
 
     @property
     def missing_offsets(self) -> Sequence[MissingOffsets]:
@@ -115,47 +110,52 @@ class TransactionReplay:
 
     def add_missing(self, missing: MissingOffsets) -> None:
         self._missing_offsets.append(missing)
-        if missing.may_end:
-            for transaction in self._open.values():
-                transaction.missing.append((missing, len(transaction.batches)))
 
     def data(self, batch: BatchSpan) -> bool:
         """False for a batch that a broker refuses: it is not transactional while its producer's transaction is open."""
-        transaction = self._open.get(batch.producer_id)
         if not batch.attributes & TRANSACTIONAL:
-            return transaction is None
-        if transaction is None:
-            self._open[batch.producer_id] = _PendingTransaction(batch.producer_epoch, [batch])
-        else:
-            transaction.batches.append(batch)
+            return not self._transactions.is_open(batch.producer_id)
+        self._add(batch, events.DATA)
+        self._batches.setdefault(batch.producer_id, []).append(batch)
         return True
 
     def marker(self, batch: BatchSpan, aborts: bool) -> None:
         producer = batch.producer_id
-        transaction = self._open.pop(producer, None)
         own = self._ended.get((producer, batch.first)) if aborts else None
-        if transaction is not None:
+        self._add(batch, events.ABORT if aborts else events.COMMIT)
+        for ended in take_ended(self._transactions):
+            if ended.first_offset is None:  # no data comes before the marker
+                continue
             if aborts:
-                stable = next((other.first for other in self._open.values()), batch.first + 1)
-                entry = AbortedTransaction(0, producer, transaction.first, batch.first, stable)
+                stable = last_stable_offset(self._transactions, "skip")
+                first_open = batch.first + 1 if stable is None else stable
+                entry = AbortedTransaction(0, producer, ended.first_offset, batch.first, first_open)
                 self.aborted[batch.first] = self.replayed[batch.first] = entry
-            self._settle(producer, transaction, batch, aborts)
+            self._settle(producer, self._batches.pop(producer), batch, aborts)
         if own is not None:
             self.aborted[batch.first] = own
 
     def conclude(self) -> None:
         """The log ends here."""
-        for producer, transaction in self._open.items():
-            self._settle(producer, transaction, None, False)
+        for producer in self.open:
+            self._settle(producer, self._batches[producer], None, False)
 
-    def _settle(self, producer: int, transaction: _PendingTransaction, marker: BatchSpan | None, aborts: bool) -> None:
+    def _add(self, batch: BatchSpan, kind: int) -> None:
+        where = batch.producer_id, self._count, batch.first, batch.last, batch.timestamp, batch.timestamp
+        flags = events.TRANSACTIONAL if batch.attributes & TRANSACTIONAL else 0
+        self._transactions.add(_EVENT.pack(*where, 0, -1, -1, 0, batch.producer_epoch, kind, flags, batch.batches))
+        self._count += 1
+
+    def _settle(self, producer: int, batches: list[BatchSpan], marker: BatchSpan | None, aborts: bool) -> None:
         """Decide at a marker, or at the end of the log, about what may be more than one transaction."""
-        if not transaction.missing:
+        since = bisect_right(self._missing_offsets, batches[0].first, key=_first)
+        lost = [missing for missing in self._missing_offsets[since:] if missing.may_end]
+        if not lost:
             return
         stop = NO_END if marker is None else marker.first
         own = None if marker is None or not aborts else self._ended.get((producer, marker.first))
         ends = "open" if marker is None else "abort" if aborts else "commit"
-        rest = transaction.batches
+        rest = batches
         parts: list[tuple[str, MissingOffsets, list[BatchSpan]]] = []
         for entry in self._entries.get(producer, ()):
             missing = next((one for one in self._missing_offsets if one.first <= entry.last_offset <= one.last), None)
@@ -167,9 +167,10 @@ class TransactionReplay:
             # The index knows where the transaction of this marker began, so what is before it ended otherwise.
             known, rest = "committed", [batch for batch in rest if batch.last < own.first_offset]
         else:
-            known, rest = "", rest if marker is None else _before(rest, transaction)
+            known, rest = "", rest if marker is None else _before(rest, lost, batches[-1].last)
         if rest:
-            parts.append((known, _missing_after(rest, transaction), rest))
+            parts.append((known, _missing_after(rest, lost), rest))
+        epoch = batches[0].producer_epoch
         for known, missing, batches in parts:
             # An entry whose marker is lost hides what is committed later, until the producer aborts again.
             shows = ends == "commit" or any(
@@ -181,21 +182,24 @@ class TransactionReplay:
             first, end = batches[0].first, batches[-1].last + 1
             count = sum(batch.batches for batch in batches)
             self.undecided.append(
-                UndecidedTransaction(
-                    producer, transaction.epoch, first, end, missing, known, ends, count, count if goes else 0
-                )
+                UndecidedTransaction(producer, epoch, first, end, missing, known, ends, count, count if goes else 0)
             )
 
 
-def _before(rest: list[BatchSpan], transaction: _PendingTransaction) -> list[BatchSpan]:
-    """The batches that a lost marker may have ended, where another marker ends the last of them."""
-    count = len(transaction.batches)
+def _before(rest: list[BatchSpan], lost: list[MissingOffsets], last: int) -> list[BatchSpan]:
+    """The batches that a lost marker may have ended, where another marker ends the last of them.
+
+    `last`: the last offset of the data that the other marker ends.
+    """
     # A lost marker after them all leaves the next one nothing to end, unless data is lost with it.
-    ranges = [one for one, before in transaction.missing if before < count or one.may_begin]
+    ranges = [one for one in lost if one.first < last or one.may_begin]
     return [batch for batch in rest if ranges and batch.last < ranges[-1].first]
 
 
-def _missing_after(batches: list[BatchSpan], transaction: _PendingTransaction) -> MissingOffsets:
+def _missing_after(batches: list[BatchSpan], lost: list[MissingOffsets]) -> MissingOffsets:
     """Where the marker of the batches may have been: the first missing offsets after them, or the last one."""
-    later = (missing for missing, _ in transaction.missing if missing.first > batches[-1].last)
-    return next(later, transaction.missing[-1][0])
+    return next((missing for missing in lost if missing.first > batches[-1].last), lost[-1])
+
+
+def _first(missing: MissingOffsets) -> int:
+    return missing.first
