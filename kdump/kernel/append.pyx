@@ -16,7 +16,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from kdump.kernel.crc cimport crc32_of, crc32c_of
-from kdump.kernel.cursor cimport varint, varlong
+from kdump.kernel.cursor cimport has_right_crc, varint, varlong, whole_batch
 from kdump.kernel.layout cimport *
 from kdump.kernel.records cimport Message, parse_message
 
@@ -527,13 +527,13 @@ cdef class Admission:
         try:
             p = <const uint8_t *> source.buf
             size = source.len
-            if size < HEADER or size > self._max_bytes or total_of(p) != size or p[MAGIC_AT] != 2:
+            if size < HEADER or whole_batch(p, size, self._max_bytes) != size or p[MAGIC_AT] != 2:
                 return None
             delta = be32(p + LAST_OFFSET_DELTA_AT)
             if attributes_of(p) & CONTROL_FLAG or attributes_of(p) & CODEC_MASK > 4 or p[PRODUCER_ID_AT] < 128:
                 return None
             if (delta < 0 or be32(p + RECORDS_COUNT_AT) != delta + 1 or offset >= INT64_MAX - delta
-                    or checksum(p, size) != stored_crc(p)):
+                    or not has_right_crc(p, size)):
                 return None
             timestamp = be64(p + MAX_TIMESTAMP_AT)
             if len(self._buffer) < size or len(self._buffer) > KEPT > size:

@@ -1,12 +1,87 @@
-# One cursor over the records of a batch of magic 2 (kdump.format.record), one over the headers of a record, and one
-# over messages of magic 0 and 1 (kdump.format.legacy): what walks them in the kernel is a loop over these.
+# One cursor over the batches of a log (kdump.format.batch), one over the records of a batch of magic 2
+# (kdump.format.record), one over the headers of a record, and one over messages of magic 0 and 1 (kdump.format.legacy):
+# what walks them in the kernel is a loop over these.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from kdump.kernel.layout cimport LOG_OVERHEAD, MINIMUM_LENGTH_0, total_of
+from kdump.kernel.layout cimport (
+    BAD_CRC, BAD_MAGIC, CODEC_MASK, LENGTH, LIMIT, LOG_OVERHEAD, MAGIC_AT, MESSAGE_ATTRIBUTES_AT, MINIMUM_LENGTH_0,
+    NO_VALUE, OVERRUN, UP_TO_MAGIC, VALID, be64, checksum, last_offset_of, minimum, stored_crc, total_of,
+)
 from kdump.kernel.records cimport (
     BODY_END, HEADER_COUNT, HEADER_KEY, HEADER_VALUE, KEY_LENGTH, MISSING, RECORD_LENGTH, VALUE_LENGTH, VARINT,
     Message, long_varint, long_varlong, parse_message,
 )
+
+# A batch of magic 2, or a message of magic 0 or 1, which lies in the log like one. UP_TO_MAGIC bytes of it are there.
+
+
+cdef inline int batch_length(const uint8_t *p, int64_t left, int64_t largest, int64_t *total) noexcept nogil:
+    """Return VALID where a batch of the length that the header says can lie here: LENGTH, OVERRUN or LIMIT if not.
+
+    `left`: the bytes up to the end of the file. Sets `total`, the size that the batch claims.
+    """
+    total[0] = total_of(p)
+    if total[0] - LOG_OVERHEAD < minimum(p[MAGIC_AT]):
+        return LENGTH
+    if total[0] > left:
+        return OVERRUN
+    return LIMIT if total[0] > largest else VALID
+
+
+cdef inline int batch_check(const uint8_t *p, int64_t total, uint32_t *computed) noexcept nogil:
+    """Return VALID for a batch with the right checksum and a known magic, else BAD_CRC or BAD_MAGIC."""
+    computed[0] = checksum(p, total)
+    if computed[0] != stored_crc(p):
+        return BAD_CRC
+    return BAD_MAGIC if p[MAGIC_AT] > 2 else VALID
+
+
+cdef inline int64_t whole_batch(const uint8_t *p, int64_t left, int64_t largest) noexcept nogil:
+    """Return the size of the batch at p by its header, 0 where none can lie here."""
+    cdef int64_t total
+    return total if batch_length(p, left, largest, &total) == VALID and p[MAGIC_AT] <= 2 else 0
+
+
+cdef inline bint has_right_crc(const uint8_t *p, int64_t total) noexcept nogil:
+    return checksum(p, total) == stored_crc(p)
+
+
+cdef struct Batch:
+    int64_t size
+    int64_t first     # NO_VALUE for a wrapper message, which does not store it
+    int64_t last
+
+
+cdef inline bint read_batch(const uint8_t *p, int64_t total, Batch *b) noexcept nogil:
+    """Read the batch of that size at p; False where its checksum is wrong, or no log can have its offsets."""
+    if not has_right_crc(p, total):
+        return False
+    b.size = total
+    b.first = b.last = be64(p)
+    if p[MAGIC_AT] == 2:
+        b.last = last_offset_of(p)
+        return b.first >= 0 and b.last >= b.first
+    if p[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK:
+        b.first = NO_VALUE
+    return b.last >= 0
+
+
+cdef inline bint follows(const Batch *b, int64_t last) noexcept nogil:
+    """Whether the offsets of a batch rise above those before it."""
+    return b.last > last and (b.first == NO_VALUE or b.first > last)
+
+
+cdef inline bint next_batch(const uint8_t **p, const uint8_t *end, int64_t last, Batch *b) noexcept nogil:
+    """Read the valid batch at p whose offsets rise above `last`, and move p after it. False where none lies there."""
+    cdef int64_t left = end - p[0], total
+    if left < UP_TO_MAGIC:
+        return False
+    total = whole_batch(p[0], left, left)
+    if total == 0 or not read_batch(p[0], total, b) or not follows(b, last):
+        return False
+    p[0] += total
+    return True
+
 
 # Readers of varints. They return the address after the varint, or NULL for one that is too long or does not end before
 # `end`. They set `odd` for an encoding that is not the shortest. Inline code reads varints of one and two bytes, which

@@ -12,12 +12,12 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
-from kdump.kernel.cursor cimport Fields, next_record
+from kdump.kernel.cursor cimport Fields, next_record, whole_batch
 from kdump.kernel.key_table cimport KeyTable, add_row, first_slot, index_rows, release, set_up
 from kdump.kernel.layout cimport (
     ATTRIBUTES_AT, BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CODEC_MASK, CONTROL_FLAG, HEADER, LEADER_EPOCH_AT,
     LOG_APPEND_TIME, MAGIC_AT, MAX_TIMESTAMP_AT, PRODUCER_EPOCH_AT, PRODUCER_ID_AT, RECORDS_COUNT_AT,
-    TRANSACTIONAL_FLAG, attributes_of, be16, be32, be64, last_offset_of, total_of,
+    TRANSACTIONAL_FLAG, attributes_of, be16, be32, be64, last_offset_of,
 )
 from kdump.kernel.transactions cimport D_ABORTED, D_COMMITTED, D_UNDECIDED
 
@@ -237,8 +237,8 @@ cdef class RecordHasher:
                 raise ValueError("at")
             while view.len - at >= HEADER:
                 head = <const uint8_t *> view.buf + at
-                total = total_of(head)
-                if head[MAGIC_AT] != 2 or attributes_of(head) & CODEC_MASK or total < HEADER or total > view.len - at:
+                total = whole_batch(head, view.len - at, view.len)
+                if total == 0 or head[MAGIC_AT] != 2 or attributes_of(head) & CODEC_MASK:
                     break
                 left = be32(head + RECORDS_COUNT_AT)
                 size = total - HEADER

@@ -15,6 +15,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp
 
+from kdump.kernel.cursor cimport batch_check, batch_length, whole_batch
 from kdump.kernel.indexes cimport Due, IndexTracker
 from kdump.kernel.layout cimport *
 from kdump.kernel.producers cimport (
@@ -207,8 +208,8 @@ cdef class Scanner:
     cdef int walk(self, const uint8_t *base, Py_ssize_t at, Py_ssize_t end, int64_t position, int64_t stop,
                   int64_t file_end) noexcept nogil:
         cdef const uint8_t *p
-        cdef int64_t left, size, total
-        cdef uint8_t magic
+        cdef int64_t left, total
+        cdef int found
         cdef uint32_t computed
         self.need = 0
         while True:
@@ -225,29 +226,16 @@ cdef class Scanner:
                 self.need = HEADER if left > HEADER else left
                 return NEED
             p = base + at
-            size = be32(p + LENGTH_AT)
-            magic = p[MAGIC_AT]
-            if size < minimum(magic):
-                self.frame = LENGTH
+            found = batch_length(p, left, self.s.max_batch_bytes, &total)
+            if found == VALID:
+                if total > end - at:
+                    self.need = total
+                    return NEED
+                found = batch_check(p, total, &computed)
+            if found != VALID:
+                self.frame = found
                 return DAMAGED
-            total = size + LOG_OVERHEAD
-            if total > left:
-                self.frame = OVERRUN
-                return DAMAGED
-            if total > self.s.max_batch_bytes:
-                self.frame = LIMIT
-                return DAMAGED
-            if total > end - at:
-                self.need = total
-                return NEED
-            computed = checksum(p, total)
-            if computed != stored_crc(p):
-                self.frame = BAD_CRC
-                return DAMAGED
-            if magic > 2:
-                self.frame = BAD_MAGIC
-                return DAMAGED
-            if magic == 2:
+            if p[MAGIC_AT] == 2:
                 self.batch(p, total, position, computed, True)
             else:
                 self.message(p, total, position, computed, True)
@@ -299,8 +287,8 @@ cdef class Scanner:
                 if filled < min(left, HEADER):
                     return <int> filled if filled < 0 else NEED
             p = buffer + (position - begin)
-            total = total_of(p)
-            if total - LOG_OVERHEAD < minimum(p[MAGIC_AT]) or total > left or p[MAGIC_AT] > 2:
+            total = whole_batch(p, left, left)
+            if total == 0:
                 self.frame = LENGTH
                 return DAMAGED
             # The producer state needs the marker of an uncompressed control batch.
@@ -753,15 +741,14 @@ cdef class Scanner:
     def look(self, buffer, Py_ssize_t at, int64_t left):
         cdef Py_buffer view
         cdef const uint8_t *p
+        cdef int64_t total
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
         try:
             if at < 0 or view.len - at < UP_TO_MAGIC:
                 raise ValueError("the header lies outside the buffer")
             p = <const uint8_t *> view.buf + at
-            return FrameHeader(
-                total_of(p), self.plausible(p), be64(p), be32(p + LEADER_EPOCH_AT),
-                be32(p + LENGTH_AT) >= minimum(p[MAGIC_AT]),
-            )
+            has_length = batch_length(p, INT64_MAX, INT64_MAX, &total) == VALID
+            return FrameHeader(total, self.plausible(p), be64(p), be32(p + LEADER_EPOCH_AT), has_length)
         finally:
             PyBuffer_Release(&view)
 
@@ -784,14 +771,13 @@ def find(buffer, Py_ssize_t start, Py_ssize_t end, int64_t left, int64_t lowest,
                 p = base + at
                 if p[MAGIC_AT] > 2:
                     continue
-                total = total_of(p)
-                if total == LOG_OVERHEAD:
+                if total_of(p) == LOG_OVERHEAD:
                     # Zeros are no length. Tails of them are long.
                     while end - at >= ZEROS + LOG_OVERHEAD and all_zero(base + at + LENGTH_AT, ZEROS):
                         at += ZEROS - LENGTH_AT
                     continue
-                if (total - LOG_OVERHEAD < minimum(p[MAGIC_AT]) or total > left - (at - start) or total > largest
-                        or p[0] > 127):
+                total = whole_batch(p, left - (at - start), largest)
+                if total == 0 or p[0] > 127:
                     continue
                 if (foreign and total <= FOREIGN_LIMIT) or lowest <= be64(p) <= highest:
                     found = at

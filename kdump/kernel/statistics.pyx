@@ -15,6 +15,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memset
 
+from kdump.kernel.cursor cimport has_right_crc, whole_batch
 from kdump.kernel.histogram cimport (
     Histogram, bucket_of, histogram_add, histogram_add_times, histogram_begin, histogram_end, histogram_fields,
 )
@@ -27,16 +28,6 @@ from kdump.kernel.records cimport CONTROL_OF_PRODUCER, RecordsDiagnosis, validat
 from kdump.kernel.transactions cimport ABORT_END, COMMIT_END, TransactionEnd, TransactionPart, Transactions
 
 import os
-
-cdef extern from *:
-    """
-    /* One load and one swap: kdump.kernel.layout.be64 takes two of each, which shows in the walk over headers. */
-    static inline int64_t kdump_number(const uint8_t *p) {
-        return (int64_t) ((uint64_t) p[0] << 56 | (uint64_t) p[1] << 48 | (uint64_t) p[2] << 40 | (uint64_t) p[3] << 32
-                          | (uint64_t) p[4] << 24 | (uint64_t) p[5] << 16 | (uint64_t) p[6] << 8 | (uint64_t) p[7]);
-    }
-    """
-    int64_t number_at "kdump_number"(const uint8_t *p) noexcept nogil
 
 # Why a walk over headers returned.
 HEADERS_STOPPED, HEADERS_BROKEN, HEADERS_SHRUNK = STOPPED, DAMAGED, NEED
@@ -111,24 +102,24 @@ cdef inline void parse_header(BatchHeader *h, const uint8_t *p, int64_t total, i
     h.magic = p[MAGIC_AT]
     h.marker = -1
     if h.magic >= 2:
-        h.first = number_at(p)
+        h.first = be64(p)
         h.last = <int64_t> (<uint64_t> h.first + <uint64_t> <int64_t> be32(p + LAST_OFFSET_DELTA_AT))
         h.count = be32(p + RECORDS_COUNT_AT)
         h.epoch = be32(p + LEADER_EPOCH_AT)
         h.attributes = attributes_of(p)
         h.codec = h.attributes & CODEC_MASK
-        h.base_timestamp = number_at(p + BASE_TIMESTAMP_AT)
-        h.max_timestamp = number_at(p + MAX_TIMESTAMP_AT)
-        h.producer_id = number_at(p + PRODUCER_ID_AT)
+        h.base_timestamp = be64(p + BASE_TIMESTAMP_AT)
+        h.max_timestamp = be64(p + MAX_TIMESTAMP_AT)
+        h.producer_id = be64(p + PRODUCER_ID_AT)
         h.producer_epoch = be16(p + PRODUCER_EPOCH_AT)
     else:
-        h.first = h.last = number_at(p)
+        h.first = h.last = be64(p)
         h.attributes = p[MESSAGE_ATTRIBUTES_AT]
         h.codec = h.attributes & CODEC_MASK
         h.count = -1 if h.codec else 1
         h.epoch = h.producer_epoch = -1
         h.producer_id = -1
-        h.base_timestamp = h.max_timestamp = number_at(p + MESSAGE_TIMESTAMP_AT) if h.magic == 1 else -1
+        h.base_timestamp = h.max_timestamp = be64(p + MESSAGE_TIMESTAMP_AT) if h.magic == 1 else -1
 
 
 cdef inline int32_t marker_of(const uint8_t *p, int64_t total) noexcept nogil:
@@ -705,10 +696,8 @@ cdef class Collector:
                     reason = <int> filled if filled < 0 else NEED
                     break
             p = buffer + (position - begin)
-            if left >= UP_TO_MAGIC:
-                total = total_of(p)
-            if (left < LARGEST_MESSAGE_HEADER or p[MAGIC_AT] > 2 or total - LOG_OVERHEAD < minimum(p[MAGIC_AT])
-                    or total > left or total > self._max_batch_bytes):
+            total = 0 if left < LARGEST_MESSAGE_HEADER else whole_batch(p, left, self._max_batch_bytes)
+            if total == 0:
                 reason = DAMAGED
                 break
             parse_header(h, p, total, position)
@@ -756,7 +745,7 @@ cdef class Collector:
     cdef bint is_proved(self, FileBytes *file, const BatchHeader *h, uint8_t *buffer, int64_t room) noexcept nogil:
         """Return whether the checksum of a batch is right. False for one that is larger than the buffer."""
         return (h.total <= room and fill(file, h.position, buffer, h.total, h.total) == h.total
-                and checksum(buffer, h.total) == stored_crc(buffer))
+                and has_right_crc(buffer, h.total))
 
     # ---- batches that another walk found
 
