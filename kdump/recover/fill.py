@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from kdump.errors import SourceError
-from kdump.format.naming import TopicPartition, segment_file_name
+from kdump.format.naming import INDEX_SUFFIXES, TopicPartition, segment_file_name
 from kdump.log.ranges import UNKNOWN_END, OffsetRange, united, without
 from kdump.recover.broker_start import complete_start, loadable, plan_indexes, plan_segments
 from kdump.recover.loadable_log import LogView
@@ -190,7 +190,10 @@ def _still_not_covered(plan: Plan, found: CopyFill) -> Iterator[Finding]:
     for finding in plan.not_covered:
         end = finding.data.get("value") if finding.code == "checkpoint/beyond" else None
         is_reached = isinstance(end, int) and plan.log_end_offset is not None and end <= plan.log_end_offset
-        if not (is_reached or (is_whole and finding.code in _OF_MISSING_RECORDS)):
+        name = os.path.basename(finding.path)
+        # The index of a segment that gets its batches back may hold already what they ask for.
+        is_index = name.endswith(INDEX_SUFFIXES) and f"{name.partition('.')[0]}.log" in plan.after
+        if not (is_reached or is_index or (is_whole and finding.code in _OF_MISSING_RECORDS)):
             yield finding
 
 
