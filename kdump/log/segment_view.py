@@ -13,14 +13,14 @@ from kdump.kernel.results import ScanState
 from kdump.kernel.scan import SUSPECTS
 from kdump.log.damage import Damage
 
-MOST_CUTS: Final = 16
-"""A range with more damaged places has no view: each of them makes the scan begin again, with an empty buffer."""
+MOST_CUTS: Final = 4096
+"""A range with more damaged places has no view. The stretch before each of them takes about 2 KiB."""
 ORDER_CODES: Final = frozenset({"offset/backwards", "offset/range", "epoch/backwards"})
 """Findings about the place of a batch, which is checked again once it is known which batches stay."""
 OUT_OF_ORDER: Final = sum(1 << bit for bit, code in enumerate(SUSPECTS) if code in ORDER_CODES)
 
-MOST_TRANSACTIONS: Final = 1 << 16
-"""So many transactions of a stretch are listed."""
+MOST_ROWS: Final = 1 << 17
+"""So many producers and transactions are listed in all stretches of a partition: about 20 MiB."""
 _EVENT: Final = struct.Struct("=q8xq42xBB4x")  # producer id, first offset, kind, flags
 assert _EVENT.size == EVENT_BYTES
 
@@ -28,21 +28,18 @@ assert _EVENT.size == EVENT_BYTES
 class StretchProducers(NamedTuple):
     """The producers of a stretch, and its transactions in log order: (producer id, first offset here).
 
-    A marker without batches before it is a transaction that begins with it. `transactions` is None where these are too
-    many. `open` has those that no marker here ends: first offset by producer. `markers` counts the control batches that
-    were seen: not those without a producer, nor those from which the log cleaner removed the marker.
+    A marker without batches before it is a transaction that begins with it. `open` has those that no marker here ends:
+    first offset by producer. `markers` counts the control batches that were seen: not those without a producer, nor
+    those from which the log cleaner removed the marker.
     """
 
     ids: frozenset[int] = frozenset()
-    transactions: tuple[tuple[int, int], ...] | None = ()
+    transactions: tuple[tuple[int, int], ...] = ()
     open: Mapping[int, int] = {}
     markers: int = 0
 
     def plus(self, other: "StretchProducers") -> "StretchProducers":
         """The same with those of the batches after these."""
-        ids, markers = self.ids | other.ids, self.markers + other.markers
-        if self.transactions is None or other.transactions is None:
-            return StretchProducers(ids, None, {}, markers)
         added, open_, begun = list(self.transactions), dict(self.open), dict(self.open)
         for producer, first in other.transactions:
             if begun.pop(producer, None) is None:
@@ -51,22 +48,28 @@ class StretchProducers(NamedTuple):
                 del open_[producer]
         for producer, first in other.open.items():
             open_.setdefault(producer, first)
-        return StretchProducers(ids, tuple(added), open_, markers)
+        return StretchProducers(self.ids | other.ids, tuple(added), open_, self.markers + other.markers)
 
 
 class ProducerFold:
-    """Collects the producers of a stretch from its events, and at `most` so many transactions."""
+    """Collects the producers and transactions of a stretch from its events; at `most` so many, where this is given."""
 
-    def __init__(self, most: int | None = MOST_TRANSACTIONS) -> None:
+    def __init__(self, most: int | None = None) -> None:
         self._most = most
         self._ids: set[int] = set()
         self._transactions: dict[tuple[int, int], None] = {}
         self._open: dict[int, int] = {}
         self._markers = 0
-        self._overflows = False
+
+    @property
+    def rows(self) -> int:
+        """How many are listed."""
+        return len(self._ids) + len(self._transactions)
 
     def add(self, events: bytes) -> None:
         """Take the next events of a scan."""
+        if self._most is not None and self.rows > self._most:
+            return
         open_ = self._open
         for producer, first, kind, flags in _EVENT.iter_unpack(events):
             if kind == GAP:
@@ -77,13 +80,12 @@ class ProducerFold:
                 self._transactions[producer, open_.pop(producer, first)] = None
             elif flags & TRANSACTIONAL:
                 self._transactions[producer, open_.setdefault(producer, first)] = None
-        if self._most is not None and len(self._transactions) > self._most:
-            self._overflows = True
-            self._transactions.clear()
 
-    def result(self) -> StretchProducers:
-        listed = None if self._overflows else tuple(self._transactions)
-        return StretchProducers(frozenset(self._ids), listed, dict(self._open), self._markers)
+    def result(self) -> StretchProducers | None:
+        """What was collected; None where there were more."""
+        if self._most is not None and self.rows > self._most:
+            return None
+        return StretchProducers(frozenset(self._ids), tuple(self._transactions), dict(self._open), self._markers)
 
 
 class Stretch(NamedTuple):

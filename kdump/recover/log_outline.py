@@ -131,7 +131,7 @@ def batches_of(piece: Piece, stretches: Sequence[Stretch]) -> "ValidBatches | No
         if stretch.state.produced and stretch.producers is None:
             return None
         producers = producers.plus(stretch.producers or StretchProducers())
-    if producers.transactions is None or producers.markers != sum(state.control for state in states):
+    if producers.markers != sum(state.control for state in states):
         return None
     return ValidBatches(
         piece,

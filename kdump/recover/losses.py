@@ -8,7 +8,7 @@ from kdump.format.naming import Kind, kind_of, number_of
 from kdump.kernel.results import Carry
 from kdump.log.damage import Damage
 from kdump.log.ranges import ByteRange, OffsetRange
-from kdump.log.segment_view import ProducerFold
+from kdump.log.segment_view import ProducerFold, StretchProducers
 from kdump.recover.damaged_offsets import damaged_offsets
 from kdump.recover.log_outline import (
     BatchTotals,
@@ -106,10 +106,10 @@ class RangeReader:
         if not seen.first_spans or any(code in _OUTLINED for code, _ in summary.counts):
             # A wrapper message has to be opened. Verify reports nothing of a file with another suffix.
             return read_outline(log, [piece], options.max_batch_bytes, compacted=False).removed[0]
-        fold = ProducerFold(most=None)
+        fold = ProducerFold()
         for events in summary.events:
             fold.add(events)
-        producers = fold.result()
+        producers = fold.result() or StretchProducers()
         return ValidBatches(
             piece,
             seen.batches,
@@ -119,7 +119,7 @@ class RangeReader:
             seen.first_timestamp,
             seen.max_timestamp,
             producers.ids,
-            producers.transactions or (),
+            producers.transactions,
         )
 
 

@@ -30,8 +30,7 @@ from kdump.kernel.crc import crc32, until
 from kdump.kernel.scan import HEADER_BYTES, find, is_zero, stored
 from kdump.storage.chains import CHAIN_BYTES, LARGE, NO_EPOCH, Chain, ChainWindow
 from kdump.storage.frames import FOREIGN_KEPT, LENGTH, SEARCH_ALLOWANCE, SEARCH_FACTOR, SHORT, VALID, Frame
-from kdump.storage.source import Source
-from kdump.storage.window import BUFFER_BYTES
+from kdump.storage.window import BUFFER_BYTES, SourceWindow
 
 if TYPE_CHECKING:
     from kdump.kernel.scanner import BatchScanner
@@ -40,6 +39,8 @@ FOREIGN_FACTOR = 8
 END_BYTES = (1 << 20) + (64 << 10)
 """So far an end is searched by checksum."""
 
+_WINDOW_BYTES: Final = 128 << 10
+_FIRST_BYTES: Final = 32 << 10
 _OFFSET_BYTES: Final = 8
 _SLACK: Final = 9  # a batch ends with at most so many zeros of its own: a count of headers, the end mark of lz4
 _SECTOR: Final = 512
@@ -106,28 +107,33 @@ class Verdict(NamedTuple):
 
 
 class NextBatchSearch(ChainWindow):
-    """Searches the next batch of a log, through a window of its own.
+    """Searches the next batch of a log, through the window of the walk `beside` as far as it goes, and one of its own.
 
     `scanner` is that of the walk, and knows the last offset and the last leader epoch.
     """
 
     def __init__(
         self,
-        source: Source,
+        beside: SourceWindow,
         scanner: "BatchScanner",
         max_batch_bytes: int,
         buffer_bytes: int = BUFFER_BYTES,
         base_offset: int = 0,
     ) -> None:
-        super().__init__(source, buffer_bytes)
+        super().__init__(beside.source, min(buffer_bytes, _WINDOW_BYTES))
+        self._beside, self._own = beside, self._window
+        self._ahead = _FIRST_BYTES
         self.scanner = scanner
         self._base = base_offset
         self._max_batch_bytes = max_batch_bytes
 
     def next_batch(self, start: int, frame: Frame) -> NextBatch:
         """Where the log goes on after the bad frame at `start`, and what was passed before that."""
-        across = self._frames_across(start)  # first: the window that it reads has the bad frame
-        found = self._next_batch(self._bad_header(start, frame))
+        try:
+            across = self._frames_across(start)  # first: the window that it reads has the bad frame
+            found = self._next_batch(self._bad_header(start, frame))
+        finally:
+            self._leave_window()
         return found._replace(foreign=[*across, *found.foreign]) if across else found
 
     def _next_batch(self, bad: BadHeader) -> NextBatch:
@@ -146,6 +152,31 @@ class NextBatchSearch(ChainWindow):
             found = self._search(bad._replace(batch_follows=True), bad.end, True)
             return NextBatch(bad.end if found.position is None else found.position, False, found.foreign)
         return self._search(bad, self._end, True)
+
+    # ---- what is read
+
+    def _load(self, position: int, need: int) -> int:
+        """As SourceWindow has it. Little is read at first: most searches end soon."""
+        at = position - self._origin
+        if 0 <= at and at + need <= self._filled:
+            return at
+        window, origin, filled = self._beside.window
+        if 0 <= position - origin and position - origin + need <= filled:
+            self._window, self._origin, self._filled = window, origin, filled
+            return position - origin
+        goes_on = self._window is self._own and self._origin < position <= self._origin + self._filled
+        self._ahead = min(2 * self._ahead, self._buffer_bytes) if goes_on else _FIRST_BYTES
+        size = max(need, min(self._ahead, self._end - position))
+        if size > len(self._own) or len(self._own) > self._buffer_bytes >= size:
+            self._own = memoryview(bytearray(max(size, self._buffer_bytes)))
+        self._window, self._origin = self._own, position
+        self._filled = self.source.readinto(position, self._own[: max(0, min(size, self._end - position))])
+        return 0
+
+    def _leave_window(self) -> None:
+        """The walk reads into its window again."""
+        if self._window is not self._own:
+            self._window, self._filled = self._own, 0
 
     # ---- the end of the bad frame
 
@@ -452,6 +483,12 @@ class NextBatchSearch(ChainWindow):
 
     def first_batch(self, start: int, stop: int) -> int | None:
         """The first batch in [start, stop) of a range whose batches before are not known. It is a hint."""
+        try:
+            return self._first_batch(start, stop)
+        finally:
+            self._leave_window()
+
+    def _first_batch(self, start: int, stop: int) -> int | None:
         known_epoch, bounds = self.scanner.known_epoch, self.scanner.offset_bounds()
         work, position = 0, start
         while position < stop and self._end - position >= UP_TO_MAGIC:

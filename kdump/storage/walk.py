@@ -137,9 +137,10 @@ class Walk(FrameWindow):
     what producers wrote, and `on_events` gets its events, the last ones when the iteration ends. `indexes` checks or
     builds index entries. `scanner` continues a walk that ended at `start`, in place of `carry`. `buffer_bytes` are read
     at once. `on_damage` is called where the walk comes to bytes that are not a valid batch, once `on_events` has the
-    events before them; with `stops_at_damage` the walk ends after these bytes, and `has_stopped` where more follow. At
-    the end, `position` is the first batch at or after `stop`, or the end of the file. `goes_back`: after bytes that are
-    not a valid batch, offsets went on that are not above those before.
+    events before them; with `stops_at_damage` the walk ends after these bytes, and `has_stopped` where more follow.
+    `after` is a walk that ended so at `start`: what its window holds is not read again. At the end, `position` is the
+    first batch at or after `stop`, or the end of the file. `goes_back`: after bytes that are not a valid batch, offsets
+    went on that are not above those before.
     """
 
     # Another format has others (kdump.storage.walk07).
@@ -164,8 +165,11 @@ class Walk(FrameWindow):
         buffer_bytes: int = BUFFER_BYTES,
         on_damage: Callable[["Walk"], None] | None = None,
         stops_at_damage: bool = False,
+        after: "Walk | None" = None,
     ) -> None:
         super().__init__(source, buffer_bytes)
+        if after is not None:
+            self.take_window(after)
         self._on_damage, self._stops_at_damage = on_damage, stops_at_damage
         self._base_offset = -1 if base_offset is None else base_offset
         self.scanner: BatchScanner = scanner or self._new_scanner(
@@ -314,7 +318,7 @@ class Walk(FrameWindow):
             from kdump.storage.next_batch import NextBatchSearch  # a healthy log does not need it
 
             base = max(0, self._base_offset)
-            self._searcher = NextBatchSearch(self.source, self.scanner, self._max_batch_bytes, self._buffer_bytes, base)
+            self._searcher = NextBatchSearch(self, self.scanner, self._max_batch_bytes, self._buffer_bytes, base)
             self._searcher.end_at(self._end)
         return self._searcher
 

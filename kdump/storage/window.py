@@ -40,6 +40,11 @@ class SourceWindow:
         body = memoryview(bytearray(length))
         return body[: self.source.readinto(position, body)]
 
+    def take_window(self, other: "SourceWindow") -> None:
+        """Go on with what another window over the same source has read. That one reads no more."""
+        self._window, self._origin, self._filled = other._window, other._origin, other._filled
+        self._zeros_from, self._nonzero_after = other._zeros_from, other._nonzero_after
+
     @property
     def window(self) -> tuple[memoryview, int, int]:
         """The buffer, the position of its first byte, and how many bytes are read. Valid until the next read."""

@@ -12,7 +12,7 @@ from kdump.format.naming import Kind
 from kdump.kernel.results import ScanState
 from kdump.log.compaction import is_compacted_log
 from kdump.log.damage import Damage
-from kdump.log.segment_view import ProducerFold, SegmentView, Stretch
+from kdump.log.segment_view import MOST_ROWS, ProducerFold, SegmentView, Stretch, StretchProducers
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.verify.checks import epochs, files, offsets, records, segments, timestamps
@@ -63,7 +63,9 @@ class PartitionVerifier:
         self._future: list[tuple[str, int, int]] = []
         self._valid: dict[str, ValidSegment] = {}
         self._open_before_damage: Mapping[int, int] | None = None
-        self._stretch_producers: list[ProducerFold] = []
+        self._stretch_producers: list[StretchProducers | None] = []
+        self._rows_left = MOST_ROWS
+        self._fold = ProducerFold(MOST_ROWS)
         self._views: dict[str, SegmentView] = {}
 
     def _is_compacted_log(self) -> bool:
@@ -90,7 +92,8 @@ class PartitionVerifier:
         """Begin a segment. Returns the function that takes the events of its producers, in log order."""
         log = segment.log
         self._open_before_damage = None
-        self._stretch_producers = [ProducerFold()]
+        self._stretch_producers = []
+        self._fold = ProducerFold(self._rows_left)
         if log.kind is not Kind.LOG or log.path in self._misnamed:
             return _ignore
         replay = self._producers.begin_segment(log.base_offset, self._state)
@@ -99,8 +102,8 @@ class PartitionVerifier:
 
         def replay_and_note(events: bytes) -> None:
             # Only a plan that removes batches asks for their producers, and it removes none before the first damage.
-            if self._state.broken or len(self._stretch_producers) > 1:
-                self._stretch_producers[-1].add(events)
+            if self._state.broken or self._stretch_producers:
+                self._fold.add(events)
             replay(events)
 
         return replay_and_note
@@ -123,9 +126,14 @@ class PartitionVerifier:
 
     def end_stretch(self) -> None:
         """Note what is open at the first damage of the segment. The events before a damage were replayed."""
-        if len(self._stretch_producers) == 1:
+        if not self._stretch_producers:
             self._open_before_damage = self._producers.open_by_producer()
-        self._stretch_producers.append(ProducerFold())
+        self._note_producers()
+
+    def _note_producers(self) -> None:
+        found, self._rows_left = self._fold.result(), max(0, self._rows_left - self._fold.rows)
+        self._stretch_producers.append(found)
+        self._fold = ProducerFold(self._rows_left)
 
     def end_segment(self, segment: Segment, summary: RangeSummary) -> None:
         """Add the scan of the segment, after its events were replayed."""
@@ -247,12 +255,13 @@ class PartitionVerifier:
 
     def _view_of(self, items: Sequence[Stretch | Damage], state: ScanState, *, is_noted: bool) -> SegmentView:
         """The view of a segment. The producers of its first stretch were noted where the log is damaged before it."""
+        self._note_producers()
         found: list[Stretch | Damage] = []
         noted = iter(self._stretch_producers)
         for item in items:
             if isinstance(item, Stretch):
                 own = next(noted, None)
-                item = item._replace(producers=own.result() if own is not None and is_noted else None)
+                item = item._replace(producers=own if is_noted else None)
                 is_noted = True
             found.append(item)
         return SegmentView(tuple(found), state)

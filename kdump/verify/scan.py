@@ -145,14 +145,15 @@ def scan_source(
 ) -> RangeSummary:
     """Scan one range of a source that is open. See `scan`."""
     if not task.options.valid_segments or task.range.segment.log.kind is not Kind.LOG:
-        return _scan_part(source, task, carry, on_events, cache, on_damage)
+        return _scan_part(source, task, carry, on_events, cache, on_damage)[0]
     cache = IndexCache() if cache is None else cache
-    whole = _scan_part(source, task, carry, on_events, cache, on_damage, cuts=True)
+    whole, walk = _scan_part(source, task, carry, on_events, cache, on_damage, cuts=True)
     last, cuts = whole, 0
     while last.is_cut and cuts <= MOST_CUTS:
         before, cuts = whole.scanned, cuts + 1
         rest = task._replace(range=task.range._replace(start=whole.end))
-        last = _scan_part(source, rest, before.carry, on_events, cache, on_damage, cuts=cuts <= MOST_CUTS)
+        goes_on = cuts <= MOST_CUTS
+        last, walk = _scan_part(source, rest, before.carry, on_events, cache, on_damage, cuts=goes_on, after=walk)
         # A carry does not have the timestamp of the batch before.
         if last.state and before.linked and last.scanned.first_position == whole.end:
             before = linked_times(before, last.scanned)
@@ -170,8 +171,12 @@ def _scan_part(
     on_damage: Callable[[], None] | None,
     *,
     cuts: bool = False,
-) -> RangeSummary:
-    """Scan one range; with `cuts` up to the end of its first damage, so that all before it has a state of its own."""
+    after: Walk | None = None,
+) -> tuple[RangeSummary, Walk]:
+    """Scan one range; with `cuts` up to the end of its first damage, so that all before it has a state of its own.
+
+    `after` is the walk that ended at the start of the range.
+    """
     (segment, start, stop), options = task
     file = segment.log
     summary = RangeSummary(None, start, None)
@@ -198,6 +203,7 @@ def _scan_part(
         indexes=tracker,
         on_damage=end_prefix,
         stops_at_damage=cuts,
+        **({} if after is None else {"after": after}),
     )
     summary.view = [] if cuts else None
     try:
@@ -215,7 +221,7 @@ def _scan_part(
         _add_stretch(summary)
     if summary.error is None and not summary.is_cut:
         _check_end(source, task, summary)
-    return summary
+    return summary, walk
 
 
 def _index_tracker(task: ScanTask, summary: RangeSummary, cache: IndexCache) -> IndexTracker | None:

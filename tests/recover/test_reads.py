@@ -30,8 +30,8 @@ def read_bytes() -> int:
     return int(COUNTS.read_text().split()[1])
 
 
-def fill(directory: Path, batch: bytearray, records: int, *, segments: int = 1) -> int:
-    """A log in a log directory with a flipped bit in the middle of a segment in its middle; its size in bytes.
+def fill(directory: Path, batch: bytearray, records: int, *, segments: int = 1, flips: int = 1) -> int:
+    """A log in a log directory with flipped bits evenly in a segment in its middle; its size in bytes.
 
     It has this batch of so many records again and again, or this message.
     """
@@ -55,10 +55,11 @@ def fill(directory: Path, batch: bytearray, records: int, *, segments: int = 1) 
     damaged = logs[len(logs) // 2]
     batches = damaged.stat().st_size // len(batch)
     with damaged.open("r+b") as log:
-        log.seek(batches // 2 * len(batch) + 64)
-        byte = log.read(1)[0]
-        log.seek(-1, os.SEEK_CUR)
-        log.write(bytes([byte ^ 1]))
+        for number in range(1, flips + 1):
+            log.seek(batches * number // (flips + 1) * len(batch) + 64)
+            byte = log.read(1)[0]
+            log.seek(-1, os.SEEK_CUR)
+            log.write(bytes([byte ^ 1]))
     return sum(log.stat().st_size for log in logs)
 
 
@@ -113,6 +114,16 @@ def test_a_damaged_log_of_small_batches_is_read_as_often(
     tmp_path: Path, run: Callable[[str], None], most: float, batch: bytes
 ) -> None:
     size = fill(tmp_path / "logs" / "topic-0", bytearray(batch), 1)
+    before = read_bytes()
+    run(str(tmp_path / "logs"))
+    assert (read_bytes() - before) / size <= most
+
+
+@pytest.mark.parametrize(("run", "most"), [(verify, 2.0), (preview, 2.1), (truncate, 3.1), (salvage, 4.0)], ids=_name)
+def test_a_log_with_many_damages_is_read_as_often(tmp_path: Path, run: Callable[[str], None], most: float) -> None:
+    """One batch in a hundred: what follows each of them is read to see that it is of the log, and once more."""
+    batch = build.batch([build.record(value=b"v" * 1000) for _ in range(16)])
+    size = fill(tmp_path / "logs" / "topic-0", bytearray(batch), 16, flips=20)
     before = read_bytes()
     run(str(tmp_path / "logs"))
     assert (read_bytes() - before) / size <= most

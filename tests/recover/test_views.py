@@ -12,13 +12,14 @@ import pytest
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
 from kdump.kernel.producers import Runs
-from kdump.log.segment_view import MOST_TRANSACTIONS, ProducerFold, StretchProducers
+from kdump.log.segment_view import ProducerFold, StretchProducers
 from kdump.recover.plan import SALVAGE, Plan, RecoverOptions
 from kdump.recover.planner import plan_partition
 from kdump.storage.discovery import discover
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import Partition
 from kdump.storage.source import BytesSource
+from kdump.verify import partition
 from kdump.verify.report import Report
 from support import build, damage, damage_partition, partition_cases
 from support.damage import NotApplicable
@@ -35,9 +36,9 @@ STAMP = 1_600_000_000_000
 
 
 def plan_of(report: Report, directory: Path, options: RecoverOptions) -> Plan | str:
-    partition = next(item for item in discover([str(directory)]) if isinstance(item, Partition))
+    found = next(item for item in discover([str(directory)]) if isinstance(item, Partition))
     try:
-        return plan_partition(report, partition, options)
+        return plan_partition(report, found, options)
     except SourceError as error:
         return str(error)
 
@@ -113,7 +114,9 @@ def producers_of(data: bytes) -> StretchProducers:
     fold = ProducerFold()
     for _ in walk_of(Kind.LOG, BytesSource(data), base_offset=0, runs=Runs(), on_events=fold.add):
         pass
-    return fold.result()
+    found = fold.result()
+    assert found is not None
+    return found
 
 
 def test_the_producers_of_stretches_add_up() -> None:
@@ -127,11 +130,33 @@ def test_the_producers_of_stretches_add_up() -> None:
 
 
 def test_too_many_transactions_are_not_listed() -> None:
-    """They would take the memory of as many rows: then the log is read."""
-    data = b"".join(
-        build.marker("COMMIT", base_offset=offset, producer_id=offset) for offset in range(MOST_TRANSACTIONS + 1)
+    """They would take the memory of as many rows: then the headers of the log are read."""
+    data = b"".join(build.marker("COMMIT", base_offset=offset, producer_id=offset) for offset in range(30))
+    for most, is_listed in ((59, False), (60, True)):
+        fold = ProducerFold(most)
+        for _ in walk_of(Kind.LOG, BytesSource(data), base_offset=0, runs=Runs(), on_events=fold.add):
+            pass
+        assert (fold.result() is not None) == is_listed
+
+
+def test_a_partition_without_room_for_transactions_is_planned_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segments = build.partition(random.Random(3), batches=60, odd=0)
+    data = [segment.data[:80] + b"\xff" + segment.data[81:] for segment in segments]
+    directory = put(
+        tmp_path / "topic-0",
+        {f"{segment.base_offset:020d}.log": bad for segment, bad in zip(segments, data, strict=True)},
     )
-    found = producers_of(data)
-    assert (found.transactions, found.markers) == (None, MOST_TRANSACTIONS + 1)
-    assert found.plus(StretchProducers()).transactions is None
-    assert StretchProducers().plus(found).transactions is None
+    wanted = [plan_of(report_of(directory), directory, options) for options in OPTIONS]
+    monkeypatch.setattr(partition, "MOST_ROWS", 2)
+    assert [plan_of(report_of(directory), directory, options) for options in OPTIONS] == wanted
+
+
+def test_a_log_with_many_damages_is_planned_as_if_it_was_read(tmp_path: Path) -> None:
+    for number in range(examples(6)):
+        rng = random.Random(number)
+        segments = build.partition(rng, batches=300, odd=0)
+        broken = partition_cases.broken(segments, rng, 60)
+        files = {f"{segment.base_offset:020d}.log": segment.data for segment in broken}
+        check_plans(put(tmp_path / str(number) / "topic-0", files), number)
