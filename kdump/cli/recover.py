@@ -28,7 +28,7 @@ from kdump.recover.plan import (
     RecoverOptions,
     RecoveryResult,
 )
-from kdump.render import FINDING_FORMATS, renderer
+from kdump.render import PAGE_FORMATS, REPORT_FORMATS, renderer
 from kdump.render import RenderOptions as Look
 from kdump.render.base import RecoveryRenderer
 from kdump.storage.file_store import require_local
@@ -57,6 +57,7 @@ _SECTIONS = {
     "Safety": ("dry_run", "output", "no_keep", "yes", "force", "drop_marker"),
     "Output": (
         "format_name",
+        "reproducible",
         "level",
         "everything",
         "progress",
@@ -163,7 +164,8 @@ _FIRST = (*STRATEGIES, "fill_from", "output", "plan_file", "undo", "resume", "wa
 )
 @options.level
 @options.everything
-@options.output_format(*FINDING_FORMATS)
+@options.output_format(*REPORT_FORMATS)
+@options.page_options
 @options.max_batch_bytes
 @options.jobs
 @options.spark
@@ -231,7 +233,10 @@ def _warn_of_no_way_back(chosen: dict[str, Any]) -> None:
 
 def _look(chosen: dict[str, Any]) -> Look:
     return Look(
-        color=options.use_color(chosen["color"]), ascii_lines=options.is_ascii(), display=options.display(chosen)
+        color=options.use_color(chosen["color"]),
+        ascii_lines=options.is_ascii(),
+        display=options.display(chosen),
+        page=options.page(chosen),
     )
 
 
@@ -319,7 +324,7 @@ def _back(chosen: dict[str, Any]) -> int:
             out.recovery_summary(summary, status, seconds)
         elif undone and not chosen["quiet"]:
             out.undo_summary(summary_after_undo(undone, is_partial=bool(problems.failed)), status, seconds)
-        elif chosen["format_name"] == "json" and not chosen["quiet"]:
+        elif chosen["format_name"] in ("json", *PAGE_FORMATS) and not chosen["quiet"]:
             out.exit_summary("recover", status, seconds)
     return status
 

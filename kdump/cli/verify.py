@@ -301,6 +301,7 @@ def _reports(
         chosen["live"],
         io_limit=chosen["io_limit"],
         keep_cache=chosen["keep_cache"],
+        maps=chosen["format_name"] in PAGE_FORMATS,
     )
     with execution(found, chosen, progress) as job:
         yield from verify.verify_logs(job.found, what, engine=job.engine, on_bytes=job.progress.advance)

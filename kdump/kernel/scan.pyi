@@ -13,6 +13,8 @@ OPEN: int
 """A bit of `suspect` that is no defect: the caller has to decompress the records and pass them to `Scanner.open`."""
 FRAMES: tuple[str, ...]
 """What a scan can find at a position. `Scanner.frame` is an index into this tuple."""
+CELL_COLUMNS: tuple[str, ...]
+"""The columns of a row of a cell, as `Scanner.sum_cells` fills them, but damaged_bytes."""
 HEADER_BYTES: int
 """The size of the header of a batch of magic 2, the largest."""
 SCAN_NEED: int
@@ -61,6 +63,13 @@ class Scanner:
         runs: Runs | None = None,
         indexes: IndexTracker | None = None,
     ) -> None: ...
+    def sum_cells(self, rows: bytearray, cell_bytes: int, start: int) -> None:
+        """Add each batch from now on to the row of the cell of `cell_bytes` in which it begins.
+
+        `rows` are int64 rows of CELL_COLUMNS, zero at first, that of the cell from the position `start` on first. A
+        batch that begins outside of them is not added.
+        """
+
     def scan(self, buffer: Buffer, start: int, end: int, position: int, stop: int, file_end: int) -> int:
         """Walk over the batches of buffer[start:end] that begin before `stop`.
 

@@ -54,6 +54,13 @@ FRAMES = ("valid", "end", "short", "length", "overrun", "limit", "crc", "magic")
 SCAN_NEED, SCAN_FULL, SCAN_STOPPED, SCAN_DAMAGED = NEED, FULL, STOPPED, DAMAGED
 
 HEADER_BYTES = HEADER
+CELL_COLUMNS = (
+    "batches", "bytes", "damaged_bytes", "offsets", "first_offset", "last_offset", "transactional", "control",
+    "max_timestamp",
+)
+cdef enum:
+    CELL_WIDTH = 9
+assert len(CELL_COLUMNS) == CELL_WIDTH
 cdef enum:
     PAGE = 4096
     MARKER_BYTES = 128   # an uncompressed batch with a marker is smaller
@@ -156,6 +163,11 @@ cdef class Scanner:
     cdef readonly int64_t reached
     cdef list _listed         # _epochs as tuples, up to the last call of state()
     cdef bint _failed         # out of memory
+    cdef int64_t *_cells      # rows of CELL_COLUMNS, NULL where none are asked for
+    cdef Py_ssize_t _cell_count
+    cdef int64_t _cell_bytes
+    cdef int64_t _cell_start  # the position where the first one begins
+    cdef bytearray _cell_rows
 
     def __init__(self, int64_t base_offset=-1, *, bint deep=False, bint everything=False,
                  int64_t max_batch_bytes=1 << 30, Py_ssize_t capacity=256, runs=None, IndexTracker indexes=None):
@@ -186,6 +198,35 @@ cdef class Scanner:
 
     def __dealloc__(self):
         free(self._epochs)
+
+    def sum_cells(self, bytearray rows, int64_t cell_bytes, int64_t start):
+        self._cell_rows = rows
+        self._cells = <int64_t *> PyByteArray_AsString(rows)
+        self._cell_count = len(rows) // (CELL_WIDTH * 8)
+        self._cell_bytes, self._cell_start = cell_bytes, start
+
+    cdef void add_to_cell(self, int64_t position, int64_t total, int64_t first, int64_t last, int64_t timestamp,
+                          int attributes) noexcept nogil:
+        """Add a batch to the cell in which it begins."""
+        cdef int64_t index = (position - self._cell_start) // self._cell_bytes
+        cdef int64_t *cell
+        if index < 0 or index >= self._cell_count:
+            return
+        cell = self._cells + index * CELL_WIDTH
+        if cell[0] == 0 or first < cell[4]:
+            cell[4] = first
+        if cell[0] == 0 or last > cell[5]:
+            cell[5] = last
+        if cell[0] == 0 or timestamp > cell[8]:
+            cell[8] = timestamp
+        cell[0] += 1
+        cell[1] += total
+        if last >= first and last - first < INT64_MAX - cell[3]:
+            cell[3] += last - first + 1
+        if attributes & TRANSACTIONAL_FLAG:
+            cell[6] += 1
+        if attributes & CONTROL_FLAG:
+            cell[7] += 1
 
     # ---- the walk
 
@@ -512,6 +553,8 @@ cdef class Scanner:
             self.count += 1
         s.batches += 1
         s.valid_bytes += total
+        if self._cells != NULL:
+            self.add_to_cell(position, total, first, last, max_timestamp, attributes)
 
     cdef void message(self, const uint8_t *p, int64_t total, int64_t position, uint32_t computed,
                       bint body) noexcept nogil:
@@ -569,6 +612,8 @@ cdef class Scanner:
             self.count += 1
         s.batches += 1
         s.valid_bytes += total
+        if self._cells != NULL:
+            self.add_to_cell(position, total, offset, offset, timestamp, 0)
 
     def open(self, Py_ssize_t index, payload):
         """Check the decompressed records of the batch in row `index`; return the suspect bits of the row."""

@@ -5,6 +5,7 @@ from kdump.exports import exports
 _MODULES = {
     "kdump.verify.checks.hanging": "OpenTransaction",
     "kdump.verify.findings": "CATALOGUE CatalogueEntry Severity",
+    "kdump.verify.log_map": "LogMap MapCell MapPlace",
     "kdump.verify.report": "FileReport VerifyInterrupted",
     "kdump.verify.start_verdict": "PathCount StartLoss StartVerdict",
     "kdump.verify.summary": "FindingFilter LogPosition PartitionSummary VerifySummary VerifyTotals WorstPartition",

@@ -2,6 +2,9 @@ from kdump.verify.checks.hanging import OpenTransaction as OpenTransaction
 from kdump.verify.findings import CATALOGUE as CATALOGUE
 from kdump.verify.findings import CatalogueEntry as CatalogueEntry
 from kdump.verify.findings import Severity as Severity
+from kdump.verify.log_map import LogMap as LogMap
+from kdump.verify.log_map import MapCell as MapCell
+from kdump.verify.log_map import MapPlace as MapPlace
 from kdump.verify.report import FileReport as FileReport
 from kdump.verify.report import VerifyInterrupted as VerifyInterrupted
 from kdump.verify.start_verdict import PathCount as PathCount

@@ -34,6 +34,8 @@ def add(left: RangeSummary, before: ScanState, right: RangeSummary, base_offset:
     left.tail = left.tail if right.tail is None else right.tail
     left.rebuilt = _joined_entries(left, right, base_offset)
     left.state = before if right.state is None else _merged(before, right.state)
+    if left.cells is not None and right.cells is not None:
+        left.cells.add(right.cells)
     left.end = right.end
     left.error = right.error
 

@@ -18,6 +18,7 @@ from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.verify.checks import epochs, files, offsets, records, segments, timestamps
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.index_verifier import CompanionReader, IndexVerifier
+from kdump.verify.log_map import RangeCells
 from kdump.verify.log_state import LogState, PreviousSegment
 from kdump.verify.producer_verifier import ProducerVerifier
 from kdump.verify.range_summary import RangeSummary
@@ -67,6 +68,7 @@ class PartitionVerifier:
         self._rows_left = MOST_ROWS
         self._fold = ProducerFold(MOST_ROWS)
         self._views: dict[str, SegmentView] = {}
+        self._cells: dict[str, RangeCells] = {}
 
     def _is_compacted_log(self) -> bool:
         """Whether anything shows that the log cleaner goes over the partition."""
@@ -147,6 +149,8 @@ class PartitionVerifier:
         if scanned is None:
             self._state.previous = PreviousSegment(log.path, log.base_offset, None)
             return
+        if summary.cells is not None:
+            self._cells[log.path] = summary.cells
         self._add_findings(summary, report)
         report.batches, report.bytes, report.valid_bytes = scanned.batches, log.size, scanned.valid_bytes
         report.records = None if scanned.unopened else scanned.records
@@ -307,6 +311,10 @@ class PartitionVerifier:
         if any(severity >= Severity.WARNING for _, severity in report.counts):
             report.views = self._views
         self._add_reactions()
+        if self._cells and any(severity >= Severity.WARNING for _, severity in report.counts):
+            from kdump.verify.partition_map import partition_map  # only a damaged log that is shown needs it
+
+            report.map = partition_map(report, self._cells)
         return report
 
     def _check_segments(self) -> None:

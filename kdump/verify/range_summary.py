@@ -13,6 +13,7 @@ from kdump.log.damage import Damage
 from kdump.log.segment_view import Stretch
 from kdump.verify.checks.indexes import IndexFile
 from kdump.verify.findings import KEPT, Finding, Severity
+from kdump.verify.log_map import RangeCells
 
 
 class IndexEntries(NamedTuple):
@@ -76,7 +77,8 @@ class RangeSummary:
     `damages` counts damaged places without padding, the last of them at `damaged_at`. A tail begins at `tail`. `prefix`
     is what lies before the first of them, a tail included; None without one. `view` is what the range shows of the
     file, None where VerifyOptions.valid_segments is False, or stretches and damage do not say all.
-    `suspect` are the defects of valid batches of a view. `is_cut`: the scan stopped after damage.
+    `suspect` are the defects of valid batches of a view. `is_cut`: the scan stopped after damage. `cells` are those of
+    the map, None where none is made.
     """
 
     start: int | None
@@ -96,6 +98,7 @@ class RangeSummary:
     view: list[Stretch | Damage] | None = None
     suspect: int = 0
     is_cut: bool = False
+    cells: RangeCells | None = None
     errors: list[SourceError] = field(default_factory=list)
     error: SourceError | None = None
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kdump.broker.result import LoadResult, ValidSegment
     from kdump.log.segment_view import SegmentView
     from kdump.verify.checks.hanging import OpenTransaction
+    from kdump.verify.log_map import LogMap
 
 Counts = Counter[tuple[str, Severity]]
 NotKept = Counter[tuple[str, str]]
@@ -61,6 +62,7 @@ class Report:
     by file name, that a broker's recovery leaves as they are, where VerifyOptions asks for them. Then `views` are what
     the scans showed of the segments of a log with errors or warnings, as far as they say all, and
     `directory_files` are those of the directory, listed before any of them was read, None where they are not known.
+    `map` is that of a partition with errors or warnings, where VerifyOptions asks for it.
     """
 
     path: str
@@ -85,6 +87,7 @@ class Report:
     context: CheckpointContext = field(default_factory=CheckpointContext)
     valid_segments: "Mapping[str, ValidSegment]" = field(default_factory=dict)
     directory_files: DirectoryFiles | None = None
+    map: "LogMap | None" = None
     views: "Mapping[str, SegmentView]" = field(default_factory=dict)
 
     def add(self, findings: Iterable[Finding]) -> None:

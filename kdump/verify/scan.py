@@ -13,7 +13,7 @@ from kdump.format.naming import Kind
 from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import Runs
 from kdump.kernel.results import Carry
-from kdump.kernel.scan import BATCH_COLUMNS, OPEN
+from kdump.kernel.scan import BATCH_COLUMNS, OPEN, Scanner
 from kdump.log.damage import damaged_bytes, damages_in
 from kdump.log.segment_view import MOST_CUTS, Stretch
 from kdump.storage.file_store import exists
@@ -37,6 +37,7 @@ from kdump.verify import checks
 from kdump.verify.checks import framing
 from kdump.verify.checks.indexes import check_structure
 from kdump.verify.findings import Finding
+from kdump.verify.log_map import RangeCells
 from kdump.verify.merge import add, linked_times
 from kdump.verify.range_summary import IndexEntries, RangeSummary, ValidPrefix
 
@@ -51,7 +52,7 @@ class VerifyOptions(NamedTuple):
     it. `max_batch_bytes` bounds a batch and its decompressed records. `live`: a broker is writing. `now_ms` is the time
     of the clock, for timestamps in the future; None for that of the machine. `io_limit` bounds the bytes of logs and
     indexes that are read a second. `keep_cache`: leave what was read in the page cache; None: unless a broker is
-    writing.
+    writing. `maps`: the report of a partition with errors or warnings has its map.
     """
 
     deep: bool = False
@@ -61,12 +62,14 @@ class VerifyOptions(NamedTuple):
     now_ms: int | None = None
     io_limit: int | None = None
     keep_cache: bool | None = None
+    maps: bool = False
 
 
 class ScanOptions(NamedTuple):
-    """VerifyOptions, with one more that only a recovery sets.
+    """VerifyOptions, with one more that only a recovery sets, and one for the scans of a partition.
 
-    `valid_segments`: report the segments that a broker's recovery leaves as they are.
+    `valid_segments`: report the segments that a broker's recovery leaves as they are. `cell_bytes` are those of a cell
+    of its map, 0 where it gets none.
     """
 
     deep: bool = False
@@ -76,7 +79,9 @@ class ScanOptions(NamedTuple):
     now_ms: int | None = None
     io_limit: int | None = None
     keep_cache: bool | None = None
+    maps: bool = False
     valid_segments: bool = False
+    cell_bytes: int = 0
 
     @property
     def read_policy(self) -> ReadPolicy:
@@ -206,6 +211,9 @@ def _scan_part(
         **({} if after is None else {"after": after}),
     )
     summary.view = [] if cuts else None
+    if options.cell_bytes and isinstance(walk.scanner, Scanner):
+        summary.cells = cells = RangeCells(options.cell_bytes, start, source.size if stop is None else stop)
+        walk.scanner.sum_cells(cells.rows, cells.cell_bytes, cells.first * cells.cell_bytes)
     try:
         if carry is not None or walk.sync():
             _walk_range(walk, task, summary)
@@ -298,7 +306,10 @@ def _walk_range(walk: Walk, task: ScanTask, summary: RangeSummary) -> None:
                 _view_chunk(summary, item)
             if item.damaged:
                 summary.damages += 1
-                summary.damaged_at = item.row(item.batches - 1).position
+                last = item.row(item.batches - 1)
+                summary.damaged_at = last.position
+                if summary.cells is not None:
+                    summary.cells.add_damage(last.position, last.size)
         else:
             summary.add(framing.not_a_batch(file.path, item, file.preallocated))
             _add_damage(summary, item)
@@ -344,6 +355,8 @@ def _add_damage(summary: RangeSummary, item: Gap | ForeignBatch | SearchLimit | 
     if isinstance(item, Gap | ShrunkFile) or (isinstance(item, Tail) and item.reason is not TailContent.ZEROS):
         summary.damages += 1
         summary.damaged_at = item.position
+        if summary.cells is not None:
+            summary.cells.add_damage(item.position, item.length)
 
 
 def _check_chunk(walk: Walk, chunk: BatchChunk, segment: Segment, options: ScanOptions) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from kdump.verify.start_verdict import StartVerdict
 if TYPE_CHECKING:
     from kdump.broker.result import LoadResult
     from kdump.format.json_types import Fields
+    from kdump.verify.log_map import LogMap
 WORST: Final = 20
 """How many of the worst partitions are kept."""
 
@@ -121,6 +122,7 @@ class PartitionSummary(NamedTuple):
     log_end_offset: int | None
     counts: Counts
     outcome: "LoadResult | None"
+    map: "LogMap | None" = None
 
     def fields(self) -> "Fields":
         name = self.topic_partition
@@ -155,6 +157,7 @@ def summarize_partition(report: Report, wanted: FindingFilter) -> PartitionSumma
         report.log_end_offset,
         counts,
         report.outcome,
+        report.map,
     )
 
 

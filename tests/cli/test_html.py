@@ -217,3 +217,48 @@ def test_absurd_values_are_json() -> None:
     assert script_json({"a": [None, True, 1, 1.5, float("nan"), b"xy", "</script>\u2028"]}) == (
         '{"a":[null,true,1,1.5,null,"2 bytes","\\u003c/script\\u003e\\\\u2028"]}'
     )
+
+
+def test_a_damaged_partition_has_a_map(damaged: Path) -> None:
+    _, text = page_of(damaged, "verify", str(damaged))
+    page = Page(text)
+    assert len(page.data["maps"]) == 3
+    one = page.data["maps"][0]
+    columns = [column for column in one["cells"].values() if isinstance(column, list)]
+    assert {len(column) for column in columns} == {len(columns[0])}
+    assert [place[0] for place in one["damage"]] == [1]
+    assert sum(one["cells"]["batches"]) == 19
+    assert not Page(page_of(damaged, "verify", "--select", "metadata", str(damaged))[1]).data["partitions"]["path"]
+
+
+@pytest.fixture
+def cut(tmp_path: Path) -> Path:
+    """A partition with one flipped bit in its first segment, in a log directory with a high watermark."""
+    batches = [build.batch([build.record(b"k", b"v%d" % at)], base_offset=at) for at in range(40)]
+    files = directories.partition({0: b"".join(batches[:20]), 20: b"".join(batches[20:])})
+    name = "00000000000000000000.log"
+    data = bytearray(files[name])
+    data[len(batches[0]) * 12 + 70] ^= 1
+    marks = {"replication-offset-checkpoint": b"0\n1\nt 0 30\n", "recovery-point-offset-checkpoint": b"0\n1\nt 0 0\n"}
+    log_directory = directories.log_directory({"t-0": {**files, name: bytes(data)}}, **marks)
+    return directories.write(tmp_path / "logs", directories.without(log_directory, ".kafka_cleanshutdown"))
+
+
+def test_a_recovery_shows_both_strategies_and_afterwards_the_undo(cut: Path) -> None:
+    status, text = page_of(cut, "recover", str(cut))
+    assert status == 1
+    (block,) = Page(text).data["recoveries"]
+    truncate, salvage = block["cards"]
+    assert (truncate["strategy"], truncate["records"], truncate["end"]) == ("truncate", 27, 12)
+    assert (salvage["strategy"], salvage["records"], salvage["end"], salvage["better"]) == ("salvage", 0, 40, True)
+    assert truncate["committed"] == "missing: offsets 12..29, next 30"
+    assert "--undo" not in text
+
+    status, text = page_of(cut, "recover", "--truncate", str(cut))
+    assert status == 4
+    assert "kdump recover --undo --run" in text
+    assert Page(text).data["recoveries"][0]["applied"]
+    status, text = page_of(cut, "recover", "--undo", "--reproducible", str(cut / "t-0"))
+    assert status == 0
+    assert "The run is undone" in text
+    assert str(cut) not in text

@@ -10,15 +10,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from kdump import __version__
-from kdump.render.base import RenderOptions, VerifyRenderer
+from kdump.render.base import RecoveryRenderer, RenderOptions, VerifyRenderer
 from kdump.render.html import page
 from kdump.render.html.finding_table import FindingTable
+from kdump.render.html.maps import MapTable
 from kdump.render.html.names import PathNames
+from kdump.render.html.recoveries import RecoveryTable
 from kdump.render.html.script_data import Column
 from kdump.render.sentences import comparison_summary, counted, verify_summary, verify_verdict
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields
+    from kdump.recover.plan import GivenUp, RecoveryResult
+    from kdump.recover.summary import RecoverySummary
+    from kdump.recover.undo import RunResult
     from kdump.render.escaping import Path
     from kdump.replicas.compare import ComparisonSummary, PartitionComparison
     from kdump.verify.findings import Finding
@@ -34,7 +39,7 @@ _LONGEST_COMMAND: Final = 32 << 10
 GOOD, BAD, DOUBTFUL, PLAIN = "good", "bad", "doubtful", "plain"
 
 
-class HtmlRenderer(VerifyRenderer):
+class HtmlRenderer(VerifyRenderer, RecoveryRenderer):
     """Collects what it is given, and writes a page when it gets the summary."""
 
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
@@ -43,6 +48,8 @@ class HtmlRenderer(VerifyRenderer):
         self._names = PathNames(options.page.paths)
         self._findings = FindingTable(self._names.text)
         self._partitions = _PartitionTable(self._names)
+        self._maps = MapTable()
+        self._recoveries = RecoveryTable(self._names, self._command)
         self._compared: list[PartitionComparison] = []
 
     def entry(self, path: Path, kind: str, fields: Fields) -> None:
@@ -63,7 +70,9 @@ class HtmlRenderer(VerifyRenderer):
         )
 
     def partition(self, path: Path, summary: PartitionSummary) -> None:
-        self._partitions.add(path, summary)
+        errors, warnings = self._partitions.add(path, summary)
+        if summary.map is not None:
+            self._maps.add(self._names.text(str(path)), errors, warnings, summary.map)
 
     def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
         tone, headline = _verify_headline(summary)
@@ -79,6 +88,46 @@ class HtmlRenderer(VerifyRenderer):
             _tile("Bytes in no valid batch", damaged, "bytes", tone=BAD if damaged else GOOD, of=summary.bytes),
         ]
         self._write("verify", verdict, summary.next, tiles, verify_summary(summary), exit_status, summary.seconds)
+
+    def recovery(self, result: RecoveryResult) -> None:
+        self._recoveries.add(result)
+        kept = result.left if result.applied else (*result.plan.covered, *result.plan.not_covered)
+        self.findings(kept)
+
+    def run(self, result: RunResult) -> None:
+        self._recoveries.add_run(result)
+
+    def recovery_summary(self, summary: RecoverySummary, exit_status: int, seconds: float) -> None:
+        from kdump.render import recovery
+
+        tone, headline = _recovery_headline(summary)
+        lines = dict(recovery.verdict_lines(summary))
+        verdict = {"tone": tone, "headline": headline, "sentence": lines.get("broker", ""), "lost": lines.get("lost")}
+        lost = summary.lost
+        tiles = [
+            _tile("Partitions", summary.partitions, tone=BAD if summary.failed else PLAIN),
+            _tile("Valid records given up", lost.given_up.records, tone=DOUBTFUL if lost.given_up.records else GOOD),
+            _tile("Valid bytes given up", lost.given_up.bytes, "bytes", tone=DOUBTFUL if lost.given_up.bytes else GOOD),
+            _tile("Damaged bytes", lost.damaged.bytes, "bytes", tone=BAD if lost.damaged.bytes else GOOD),
+            _tile("Actions", sum(summary.actions.values())),
+        ]
+        sections = [self._recoveries.section(applied=summary.applied)]
+        sums = recovery.verdict(summary)
+        self._write("recover", verdict, summary.next, tiles, sums, exit_status, seconds, sections)
+
+    def undo_summary(self, start: RecoverySummary, exit_status: int, seconds: float) -> None:
+        from kdump.render import recovery
+
+        lines = dict(recovery.verdict_lines(start))
+        headline = "The run is undone: the files are as they were before"
+        verdict = {"tone": GOOD, "headline": headline, "sentence": lines.get("broker", ""), "lost": lines.get("lost")}
+        sections = [self._recoveries.section(applied=True)]
+        self._write("recover", verdict, start.next, [], "", exit_status, seconds, sections)
+
+    def exit_summary(self, command: str, exit_status: int, seconds: float) -> None:
+        verdict = {"tone": PLAIN, "headline": "Nothing was undone or finished", "sentence": ""}
+        sections = [self._recoveries.section(applied=True)]
+        self._write(command, verdict, None, [], "", exit_status, seconds, sections)
 
     def comparison(self, compared: PartitionComparison) -> None:
         self._compared.append(compared)
@@ -110,10 +159,11 @@ class HtmlRenderer(VerifyRenderer):
         sums: str,
         exit_status: int,
         seconds: float,
-        sections: Sequence[Fields] | None = None,
+        several: Sequence[Fields | None] = (),
     ) -> None:
         """Write the page."""
         of, names = self.options.page, self._names
+        sections = [section for section in several if section is not None]
         head: Fields | None = None
         if not of.reproducible:
             more = len(of.paths) - _MOST_PATHS
@@ -131,16 +181,19 @@ class HtmlRenderer(VerifyRenderer):
             "version": __version__,
             "exit_status": exit_status,
             "keys": _NO_KEYS,
-            "cut": [*self._findings.cut, *self._partitions.cut],
+            "cut": [*self._findings.cut, *self._partitions.cut, *self._maps.cut, *self._recoveries.cut],
             "findings": self._findings.count,
             "partitions": self._partitions.count,
-            "sections": sections or [],
+            "sections": sections,
+            "undo": self._command(self._recoveries.undo),
+            "maps": self._maps.count,
         }
         data: Fields = {
             "command": command,
             "findings": self._findings.data(),
             "partitions": self._partitions.data(),
-            **{str(each["id"]): each["data"] for each in sections or []},
+            "maps": self._maps.data(),
+            **{str(each["id"]): each["data"] for each in sections},
         }
         self.out.write(page.page(values, data))
 
@@ -161,7 +214,8 @@ class _PartitionTable:
         self._left = _PARTITION_BYTES
         self.bad = self.healthy = 0
 
-    def add(self, path: Path, summary: PartitionSummary) -> None:
+    def add(self, path: Path, summary: PartitionSummary) -> tuple[int, int]:
+        """Add a partition. Returns its errors and warnings."""
         from kdump.verify.findings import Severity
 
         by: dict[Severity, int] = dict.fromkeys(Severity, 0)
@@ -169,10 +223,10 @@ class _PartitionTable:
             by[severity] += count
         if not by[Severity.ERROR] and not by[Severity.WARNING]:
             self.healthy += summary.topic_partition is not None or summary.segments > 0
-            return
+            return 0, 0
         self.bad += 1
         if self._left <= 0:
-            return
+            return by[Severity.ERROR], by[Severity.WARNING]
         outcome = summary.outcome
         number, taken = self._paths.index(self._names.text(str(path)))
         self._left -= taken + _ROW_BYTES
@@ -192,6 +246,8 @@ class _PartitionTable:
                 broker,
             )
         )
+
+        return by[Severity.ERROR], by[Severity.WARNING]
 
     @property
     def count(self) -> int:
@@ -234,3 +290,28 @@ def _verify_headline(summary: VerifySummary) -> tuple[str, str]:
     if verdict.truncated.number:
         return BAD, f"A broker starts, and truncates {counted(verdict.truncated.number, 'log')}"
     return BAD, "A broker starts; errors were found"
+
+
+def _recovery_headline(summary: RecoverySummary) -> tuple[str, str]:
+    """The tone and the words of the verdict on a recovery."""
+    gone, verdict = summary.lost.given_up, summary.verdict
+    if summary.interrupted:
+        return DOUBTFUL, "The run was interrupted"
+    if summary.failed:
+        return BAD, f"{counted(summary.failed, 'partition')} of {summary.partitions} failed"
+    if summary.applied:
+        tone = BAD if verdict.refused is not None or summary.lost.committed else GOOD
+        left = "; a broker does not start on what is left" if verdict.refused is not None else ""
+        return tone, f"Done: {_records(gone)} {'was' if gone.batches == 0 else 'were'} given up{left}"
+    if verdict.refused is not None:
+        return BAD, "A broker does not start on these files"
+    if not summary.actions:
+        return (BAD, "Nothing to do, and errors stay") if summary.has_errors else (GOOD, "Nothing to do")
+    return DOUBTFUL if gone.batches == 0 else BAD, f"A {summary.strategy} gives up {_records(gone)}"
+
+
+def _records(gone: GivenUp) -> str:
+    """What is given up, in a few words."""
+    if gone.batches == 0:
+        return "no valid batch"
+    return "an unknown number of records" if gone.records is None else counted(gone.records, "valid record")

@@ -53,12 +53,17 @@ function span(ms) {
 const FORMS = { bytes, count, time, span, share: (value) => share(value, 1), text: (value) => (value === null ? "" : String(value)), offset: (value) => (value === null ? "" : String(value)) };
 
 function applyLook() {
+  inks.clear();
   for (const element of document.querySelectorAll("data[data-unit]")) {
     element.textContent = FORMS[element.dataset.unit](Number(element.value));
   }
   for (const redraw of redraws) redraw();
 }
-function color(name) { return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim(); }
+const inks = new Map();
+function color(name) {
+  if (!inks.has(name)) inks.set(name, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim());
+  return inks.get(name);
+}
 
 function startSwitches() {
   const form = document.getElementById("switches");
