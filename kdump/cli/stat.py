@@ -15,7 +15,7 @@ from kdump.cli.param_type import ParamType
 from kdump.cli.progress import MEASURING, Progress
 from kdump.cli.sections import SectionedCommand
 from kdump.format.java import MAX_LONG
-from kdump.render import STAT_FORMATS, RenderOptions, renderer
+from kdump.render import PAGE_FORMATS, STAT_FORMATS, RenderOptions, renderer
 from kdump.render.base import StatRenderer
 from kdump.stat.partition_reports import ReportOptions
 from kdump.stat.row_collector import RowCollector, Statistics, columns_of
@@ -43,7 +43,7 @@ SECTIONS = {
         "dedupe_buffer_bytes",
     ),
     "Reading": ("jobs", "master", "spark_settings", "io_limit", "keep_cache"),
-    "Output": ("format_name", "color", "progress", "quiet", "help_all"),
+    "Output": ("format_name", "show_keys", "reproducible", "color", "progress", "quiet", "help_all"),
 }
 FIRST = ("deep", "by", "top", "sort", "bucket_ms", "retention", "compaction", "upgrade", "free_bytes", "format_name")
 BY = tuple(kind.value for kind in RowKind if kind is not RowKind.TOTAL)
@@ -215,6 +215,12 @@ def _columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     help="log.cleaner.dedupe.buffer.size of the broker. Default: 128m.",
 )
 @options.output_format(*STAT_FORMATS)
+@options.page_options
+@click.option(
+    "--show-keys",
+    is_flag=True,
+    help="With --format html: show keys of records as they are, and not as length and hash.",
+)
 @options.kind
 @options.max_batch_bytes
 @options.jobs
@@ -351,13 +357,14 @@ def _reports(chosen: dict[str, Any]) -> ReportOptions:
 
 
 def _look(chosen: dict[str, Any]) -> RenderOptions:
-    level = Severity.INFO if chosen["format_name"] == "json" else Severity.WARNING
+    level = Severity.INFO if chosen["format_name"] in ("json", *PAGE_FORMATS) else Severity.WARNING
     display = FindingDisplay(level, folds=chosen["format_name"] != "json")
     return RenderOptions(
         color=options.use_color(chosen["color"]),
         ascii_lines=options.is_ascii(),
         totals=not chosen["quiet"],
         display=display,
+        page=options.page(chosen),
     )
 
 

@@ -58,7 +58,7 @@ FINDING_FORMATS = tuple(name for name in FORMATS if name != "kafka")
 """The formats of findings and plans: Kafka's dump tool shows files only."""
 REPORT_FORMATS = (*FINDING_FORMATS, *PAGE_FORMATS)
 """The same, with that of a page."""
-STAT_FORMATS = (*FINDING_FORMATS, "csv")
+STAT_FORMATS = (*FINDING_FORMATS, "csv", *PAGE_FORMATS)
 """The formats of numbers."""
 
 

@@ -262,3 +262,58 @@ def test_a_recovery_shows_both_strategies_and_afterwards_the_undo(cut: Path) -> 
     assert status == 0
     assert "The run is undone" in text
     assert str(cut) not in text
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> Path:
+    """A log directory whose records have keys and values that a page must not show."""
+    batches = [
+        build.batch(
+            [build.record(b"secret-key-%d" % (at % 3), b"secret-value", headers=[(b"trace", b"secret-header")])],
+            base_offset=at,
+        )
+        for at in range(30)
+    ]
+    files = directories.partition({0: b"".join(batches)})
+    return directories.write(tmp_path / "logs", directories.log_directory({"orders-0": files, "orders-1": files}))
+
+
+def test_the_numbers_of_a_stat(keyed: Path) -> None:
+    status, text = page_of(keyed, "stat", str(keyed))
+    assert status == 0
+    data = Page(text).data
+    assert [tile[:2] for tile in data["space"]["tiles"]["tiles"]] == [["orders", "orders-0"], ["orders", "orders-1"]]
+    assert data["space"]["codecs"] == [["none", data["space"]["codecs"][0][1], 60]]
+    assert sum(data["space"]["rate"]["bytes"]) == data["space"]["codecs"][0][1]
+    assert [column[1] for column in data["rows-partition"]["columns"]][:2] == ["Partition", "Bytes"]
+    assert data["disks"][0]["used"] > 0
+    assert all(option in text for option in ("--deep: ", "--by group: ", "--retention: "))
+    assert "uPlot" in text
+    assert "secret" not in text
+
+
+def test_keys_are_hashes_unless_they_are_asked_for_and_values_are_never_shown(keyed: Path) -> None:
+    _, text = page_of(keyed, "stat", "--deep", str(keyed))
+    keys = Page(text).data["keys"]
+    assert len(keys) == 6
+    assert keys[0][1].startswith("12 bytes, SHA-256 ")
+    assert "secret" not in text
+    assert "This page holds no keys" in text
+    _, text = page_of(keyed, "stat", "--deep", "--show-keys", str(keyed))
+    assert Page(text).data["keys"][0][1].startswith("secret-key-")
+    assert "This page holds keys of records" in text
+    assert "secret-value" not in text
+    assert "secret-header" not in text
+    ran = run_inside(keyed, "stat", "--show-keys", str(keyed))
+    assert ran.status == 2
+    assert "--show-keys has no effect without --format html" in " ".join(ran.problems.split())
+
+
+def test_groups_come_with_their_lag(tmp_path: Path) -> None:
+    groups = Path(__file__).parents[2] / "fixtures" / "groups"
+    _, text = page_of(tmp_path, "stat", "--by", "group", "--by", "group_partition", "--reproducible", str(groups))
+    columns = {column[0]: number for number, column in enumerate(Page(text).data["rows-group"]["columns"])}
+    values = Page(text).data["rows-group"]["values"]
+    assert "workers" in values[columns["group"]]
+    assert 6 in values[columns["lag"]]
+    assert str(groups) not in text

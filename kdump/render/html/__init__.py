@@ -10,27 +10,30 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from kdump import __version__
-from kdump.render.base import RecoveryRenderer, RenderOptions, VerifyRenderer
+from kdump.render.base import RecoveryRenderer, RenderOptions, StatRenderer, VerifyRenderer
 from kdump.render.html import page
 from kdump.render.html.finding_table import FindingTable
 from kdump.render.html.maps import MapTable
 from kdump.render.html.names import PathNames
 from kdump.render.html.recoveries import RecoveryTable
 from kdump.render.html.script_data import Column
+from kdump.render.measures import size_text
 from kdump.render.sentences import comparison_summary, counted, verify_summary, verify_verdict
 
 if TYPE_CHECKING:
-    from kdump.format.json_types import Fields
+    from kdump.format.json_types import Fields, FieldValue
     from kdump.recover.plan import GivenUp, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
     from kdump.render.escaping import Path
     from kdump.replicas.compare import ComparisonSummary, PartitionComparison
+    from kdump.stat.row_sections import StatResult
     from kdump.verify.findings import Finding
     from kdump.verify.summary import PartitionSummary, VerifySummary
 
 _NOTHING: Mapping[tuple[str, str], int] = {}
 _NO_KEYS: Final = "This page holds no keys, header values or values of records."
+_NO_VALUES: Final = "This page holds keys of records (--show-keys), and no header values or values of records."
 _PARTITION_BYTES: Final = 768 << 10
 """The bytes of the page for a line for each partition with errors or warnings."""
 _ROW_BYTES: Final = 60
@@ -39,7 +42,7 @@ _LONGEST_COMMAND: Final = 32 << 10
 GOOD, BAD, DOUBTFUL, PLAIN = "good", "bad", "doubtful", "plain"
 
 
-class HtmlRenderer(VerifyRenderer, RecoveryRenderer):
+class HtmlRenderer(VerifyRenderer, RecoveryRenderer, StatRenderer):
     """Collects what it is given, and writes a page when it gets the summary."""
 
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
@@ -48,6 +51,8 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer):
         self._names = PathNames(options.page.paths)
         self._findings = FindingTable(self._names.text)
         self._partitions = _PartitionTable(self._names)
+        self._stat: StatResult | None = None
+        self._keys = _NO_KEYS
         self._maps = MapTable()
         self._recoveries = RecoveryTable(self._names, self._command)
         self._compared: list[PartitionComparison] = []
@@ -124,8 +129,42 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer):
         sections = [self._recoveries.section(applied=True)]
         self._write("recover", verdict, start.next, [], "", exit_status, seconds, sections)
 
+    def statistics(self, result: StatResult) -> None:
+        self._stat = result
+        self.findings(*result.group_findings)
+
+    def _write_stat(self, result: StatResult, exit_status: int, seconds: float) -> None:
+        from kdump.render.html.statistics import stat_sections, stat_tiles
+
+        total, show_keys = result.total, self.options.page.show_keys
+        full = [row for row in result.log_directories if row.is_nearly_full]
+        tone, headline = GOOD, f"{size_text(total.disk_bytes)} on disk, in {counted(total.partitions, 'partition')}"
+        lines: list[FieldValue] = []
+        if full:
+            tone = DOUBTFUL
+            lines += [["Disk", f"less than a tenth is free on the file system of {row.path}"] for row in full[:3]]
+        if total.is_damaged:
+            damage = total.sums.damage
+            tone = BAD
+            said = f"{counted(damage.count, 'stretch', 'stretches')}, {size_text(damage.bytes)} in no valid batch"
+            lines.append(["Damage", f"{said}; kdump verify --deep says more"])
+        elif total.deep and not total.interrupted:
+            lines.append(["Damage", "none: every checksum was checked, and every record was read"])
+        if total.interrupted:
+            tone = DOUBTFUL
+            lines.append(["Run", "it was interrupted: there is more that was not read"])
+        verdict: Fields = {"tone": tone, "headline": headline, "sentence": "", "lines": lines}
+        tiles = [_tile(label, value, unit) for label, value, unit in stat_tiles(total)]
+        sections = list(stat_sections(result, self._names, show_keys=show_keys))
+        self._keys = _NO_VALUES if show_keys and any(each["id"] == "keys" for each in sections) else _NO_KEYS
+        self._write("stat", verdict, None, tiles, "", exit_status, seconds, sections, charts=True)
+
     def exit_summary(self, command: str, exit_status: int, seconds: float) -> None:
-        verdict = {"tone": PLAIN, "headline": "Nothing was undone or finished", "sentence": ""}
+        if self._stat is not None:
+            self._write_stat(self._stat, exit_status, seconds)
+            return
+        words = "Nothing was measured" if command == "stat" else "Nothing was undone or finished"
+        verdict = {"tone": PLAIN, "headline": words, "sentence": ""}
         sections = [self._recoveries.section(applied=True)]
         self._write(command, verdict, None, [], "", exit_status, seconds, sections)
 
@@ -160,6 +199,8 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer):
         exit_status: int,
         seconds: float,
         several: Sequence[Fields | None] = (),
+        *,
+        charts: bool = False,
     ) -> None:
         """Write the page."""
         of, names = self.options.page, self._names
@@ -180,7 +221,7 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer):
             "head": head,
             "version": __version__,
             "exit_status": exit_status,
-            "keys": _NO_KEYS,
+            "keys": self._keys,
             "cut": [*self._findings.cut, *self._partitions.cut, *self._maps.cut, *self._recoveries.cut],
             "findings": self._findings.count,
             "partitions": self._partitions.count,
@@ -195,7 +236,7 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer):
             "maps": self._maps.data(),
             **{str(each["id"]): each["data"] for each in sections},
         }
-        self.out.write(page.page(values, data))
+        self.out.write(page.page(values, data, charts=charts))
 
     def _command(self, command: str | None) -> str | None:
         """A command as the page has it."""

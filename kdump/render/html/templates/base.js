@@ -46,7 +46,7 @@ function time(ms, precise = true) {
 function span(ms) {
   if (ms === null || ms === undefined) return "";
   for (const [unit, length] of [["d", 86400000], ["h", 3600000], ["min", 60000]]) {
-    if (Math.abs(ms) >= 2 * length) return `${Math.round(ms / length)} ${unit}`;
+    if (Math.abs(ms) >= 2 * length || (ms && ms % length === 0)) return `${Math.round(ms / length)} ${unit}`;
   }
   return `${Math.round(ms / 1000)} s`;
 }

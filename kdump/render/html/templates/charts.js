@@ -39,3 +39,188 @@ sections.recoveries = (to) => {
     to.append(block);
   }
 };
+
+// Numbers: a treemap of the space, the write rate, mixes as bars, disks, keys, and the rows as tables.
+const TINTS = ["#3b76c4", "#2f8f83", "#8a63b8", "#b5652d", "#5d7f2f", "#a8487f", "#4b6584", "#8d7322"];
+const tints = new Map();
+const tint = (name) => { if (!tints.has(name)) tints.set(name, TINTS[tints.size % TINTS.length]); return tints.get(name); };
+
+// Squarified: rows of tiles along the shorter side, so that tiles are nearly square.
+function squarify(items, x, y, width, height, to) {
+  const total = items.reduce((sum, item) => sum + item.size, 0);
+  if (!total) return;
+  const scale = width * height / total;
+  let at = 0;
+  while (at < items.length && width > 0 && height > 0) {
+    const side = Math.min(width, height), row = [];
+    let area = 0, worst = Infinity;
+    while (at < items.length) {
+      const size = Math.max(items[at].size * scale, 1e-9), sum = area + size;
+      const large = Math.max(size, ...(row.length ? [row[0].size * scale] : [])), length = sum / side;
+      const next = Math.max(large / (length * length), (length * length) / size);
+      if (row.length && next > worst) break;
+      row.push(items[at]); area = sum; worst = next; at += 1;
+    }
+    const thick = area / side;
+    let along = 0;
+    for (const item of row) {
+      const long = item.size * scale / thick;
+      to(item, ...(width <= height ? [x + along, y, long, thick] : [x, y + along, thick, long]));
+      along += long;
+    }
+    if (width <= height) { y += thick; height -= thick; } else { x += thick; width -= thick; }
+  }
+}
+function treemap(of) {
+  const topics = new Map();
+  for (const [topic, name, size] of of.tiles) {
+    if (!topics.has(topic)) topics.set(topic, { name: topic, size: 0, parts: [] });
+    const one = topics.get(topic);
+    one.size += size;
+    one.parts.push({ name, size, topic });
+  }
+  if (of.rest) topics.set("others", { name: "others", size: of.rest, parts: [{ name: "others", size: of.rest, topic: "others" }] });
+  const sorted = [...topics.values()].sort((one, other) => other.size - one.size), total = sorted.reduce((sum, one) => sum + one.size, 0);
+  for (const one of sorted) tint(one.name);
+  let boxes = [], chosen = null;
+  const canvas = make("canvas", { class: "treemap", role: "img", tabindex: 0, "aria-label": `Treemap of ${sorted.length} topics, ${bytes(total)}: ${sorted.slice(0, 8).map((one) => `${one.name} ${share(one.size, total)}`).join(", ")}. Arrow keys move over the partitions.` });
+  const draw = (context, width, height) => {
+    boxes = [];
+    context.clearRect(0, 0, width, height);
+    const label = (text, x, y, w, h, font) => {
+      if (h < 15 || w < 28) return;
+      context.font = font;
+      let short = text;
+      while (short.length > 1 && context.measureText(short).width > w - 8) short = short.slice(0, -2);
+      if (short.length < 2) return;
+      context.fillStyle = "#fff";
+      context.textBaseline = "top";
+      context.fillText(short === text ? text : `${short}…`, x + 4, y + 3);
+    };
+    squarify(sorted, 0, 0, width, height, (topic, x, y, w, h) => {
+      const title = topic.parts.length > 1 && h > 40 && w > 60 ? 17 : 0;
+      context.fillStyle = tint(topic.name);
+      context.fillRect(x + .5, y + .5, Math.max(w - 1, .5), Math.max(h - 1, .5));
+      squarify([...topic.parts].sort((one, other) => other.size - one.size), x + 1, y + 1 + title, Math.max(w - 2, .5), Math.max(h - 2 - title, .5), (part, px, py, pw, ph) => {
+        boxes.push({ ...part, x: px, y: py, w: pw, h: ph });
+        if (topic.parts.length > 1) {
+          context.fillStyle = "rgb(255 255 255 / .1)";
+          context.fillRect(px + .5, py + .5, Math.max(pw - 1, .3), Math.max(ph - 1, .3));
+          label(part.name.split("/").pop(), px, py, pw, ph, "11px system-ui, sans-serif");
+        }
+      });
+      if (title || topic.parts.length === 1) label(topic.name, x, y, w, h, "600 12px system-ui, sans-serif");
+    });
+    if (chosen !== null && boxes[chosen]) {
+      const box = boxes[chosen];
+      context.strokeStyle = color("mark"); context.lineWidth = 2;
+      context.strokeRect(box.x, box.y, box.w, box.h);
+    }
+  };
+  const text = (box) => `${box.name}\n${bytes(box.size)}, ${share(box.size, total)}`;
+  canvas.addEventListener("pointermove", (event) => {
+    const found = boxes.findIndex((box) => event.offsetX >= box.x && event.offsetX < box.x + box.w && event.offsetY >= box.y && event.offsetY < box.y + box.h);
+    if (found !== chosen) { chosen = found < 0 ? null : found; paint(canvas); }
+    showTip(found < 0 ? "" : text(boxes[found]), event.clientX, event.clientY);
+  });
+  canvas.addEventListener("pointerleave", () => { chosen = null; paint(canvas); showTip(""); });
+  canvas.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!step || !boxes.length) return;
+    event.preventDefault();
+    chosen = Math.max(0, Math.min(boxes.length - 1, (chosen === null ? -1 : chosen) + step));
+    paint(canvas);
+    say(text(boxes[chosen]).replace("\n", ", "));
+  });
+  return drawn(canvas, draw);
+}
+function rateChart(rate) {
+  const box = make("div", { class: "chart rate" }, make("h3", { text: `Bytes written in ${span(rate.bucket_ms)}` })), hold = make("div", {});
+  const many = rate.bytes.length, from = rate.end_ms - many * rate.bucket_ms;
+  const xs = rate.bytes.map((_, number) => (from + number * rate.bucket_ms) / 1000);
+  box.append(hold, make("p", { class: "sr", text: `At most ${bytes(Math.max(...rate.bytes))} in ${span(rate.bucket_ms)}, the last bucket ends at ${time(rate.end_ms)}.` }));
+  let chart = null;
+  const build = () => {
+    if (chart) chart.destroy();
+    const steps = look.units === "iec" ? Array.from({ length: 50 }, (_, power) => 2 ** power) : undefined;
+    const axis = { stroke: color("soft"), grid: { stroke: color("grid"), width: 1 }, ticks: { stroke: color("grid"), width: 1 }, font: "11px system-ui, sans-serif" };
+    chart = new uPlot({
+      width: Math.max(200, hold.clientWidth), height: 220, tzDate: (at) => (look.zone === "utc" ? uPlot.tzDate(new Date(at * 1e3), "Etc/UTC") : new Date(at * 1e3)),
+      legend: { show: false }, cursor: { y: false },
+      scales: { x: { range: [xs[0], rate.end_ms / 1000] } },
+      axes: [{ ...axis, space: 95, values: (_, ticks) => ticks.map((tick) => time(tick * 1000).slice(5, 16)) }, { ...axis, size: 70, incrs: steps, values: (_, ticks) => ticks.map((tick) => bytes(tick)) }],
+      series: [{}, { fill: color("data"), stroke: color("data"), width: 0, paths: uPlot.paths.bars({ size: [.9, 40], align: 1 }), points: { show: false } }],
+      hooks: { setCursor: [(plot) => {
+        const at = plot.cursor.idx, where = plot.over.getBoundingClientRect();
+        showTip(at === null || at === undefined || plot.cursor.left < 0 ? "" : `${time(xs[at] * 1000)}\n${bytes(rate.bytes[at])}`, where.left + plot.cursor.left, where.top + 20);
+      }] },
+    }, [xs, rate.bytes], hold);
+    chart.over.addEventListener("mouseleave", () => showTip(""));
+  };
+  new ResizeObserver(() => (chart ? chart.setSize({ width: Math.max(200, hold.clientWidth), height: 220 }) : hold.clientWidth && build())).observe(box);
+  onLook(() => chart && build());
+  return box;
+}
+function mix(title, volumes) {
+  const total = volumes.reduce((sum, [, size]) => sum + size, 0), list = make("dl", { class: "bars" });
+  const fillList = () => list.replaceChildren(...[...volumes].sort((one, other) => other[1] - one[1]).map(([name, size, records]) => {
+    const bar = make("span", { class: "bar-of" }), part = make("i", {});
+    part.style.width = `${total ? Math.max(.5, 100 * size / total) : 0}%`;
+    bar.append(part);
+    return make("div", {}, make("dt", { text: name }), make("dd", {}, bar, make("b", { text: `${share(size, total)}` }), make("small", { text: `${bytes(size)}, ${count(records)} records` })));
+  }));
+  fillList();
+  onLook(fillList);
+  return make("div", { class: "chart" }, make("h3", { text: title }), list);
+}
+function quantiles(title, of, form) {
+  const list = make("dl", { class: "marks" });
+  const fillList = () => list.replaceChildren(...[["minimum", "least"], ["p50", "median"], ["mean", "mean"], ["p90", "90 %"], ["p99", "99 %"], ["maximum", "most"]]
+    .map(([name, label]) => make("div", {}, make("dt", { text: label }), make("dd", { text: of[name] === null ? "–" : form(name === "mean" ? Math.round(of[name]) : of[name]) }))));
+  fillList();
+  onLook(fillList);
+  return make("div", { class: "chart" }, make("h3", { text: of.estimate ? `${title} (estimated)` : title }), list);
+}
+sections.space = (to) => {
+  const of = data.space;
+  if (of.tiles.tiles.length) to.append(treemap(of.tiles));
+  const charts = make("div", { class: "charts" });
+  if (of.rate && of.rate.bytes.length) charts.append(rateChart(of.rate));
+  charts.append(mix("Codecs, by bytes of batches", of.codecs), mix("Magic", of.magic), mix("Timestamp types", of.timestamp_types),
+    quantiles("Batch sizes", of.batch_sizes, bytes), quantiles("Records a batch", of.records_per_batch, count));
+  to.append(charts);
+};
+sections.disks = (to) => {
+  const draw = () => to.replaceChildren(...data.disks.map((disk) => {
+    const whole = disk.used === null ? disk.own : disk.used + disk.free;
+    const bar = make("div", { class: "stack", role: "img", "aria-label": `${disk.name}: ${disk.used === null ? "" : `${share(disk.used, whole)} used`}` });
+    for (const [size, name] of [[disk.own, "own"], [disk.foreign, "foreign"]]) {
+      if (!size) continue;
+      const part = make("span", { class: name });
+      part.style.width = `${100 * size / (whole || 1)}%`;
+      bar.append(part);
+    }
+    const words = disk.used === null ? `${bytes(disk.own)} of logs` : `${bytes(disk.own)} of logs, ${disk.foreign === null ? "others not known" : `${bytes(disk.foreign)} of others`}, ${bytes(disk.free)} free of ${bytes(whole)}`;
+    return make("div", { class: "disk" }, make("p", {}, make("strong", { text: disk.name }), " ", make("span", { text: words }), disk.full ? make("span", { class: "sev bad", text: " nearly full" }) : null), bar);
+  }));
+  draw();
+  onLook(draw);
+};
+function rowsTable(label, columns, values) {
+  const total = values[0].length;
+  return grid({
+    label, total,
+    columns: columns.map(([, name, unit], number) => ({
+      name, number: unit !== "text", kind: number === 0 ? "full name" : number > 7 ? "wide" : number > 4 ? "rest" : "",
+      width: number === 0 ? "minmax(9rem, 2.5fr)" : unit === "time" ? "minmax(11.8rem, 1fr)" : "minmax(5rem, 1fr)",
+      show: (row) => { const value = values[number][row]; return value === null ? "" : FORMS[unit](value); }, key: (row) => values[number][row],
+    })),
+  });
+}
+for (const name of Object.keys(data)) {
+  if (name.startsWith("rows-")) sections[name] = (to) => to.append(rowsTable(name.slice(5), data[name].columns, data[name].values).element);
+}
+sections.keys = (to) => {
+  const column = (number) => data.keys.map((row) => row[number]);
+  to.append(rowsTable("Heaviest keys", [["", "Partition", "text"], ["", "Key", "text"], ["", "Bytes", "bytes"], ["", "First offset", "offset"]], [0, 1, 2, 3].map(column)).element);
+};

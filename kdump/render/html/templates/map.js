@@ -1,4 +1,5 @@
 // The map of a partition: its bytes, or its offsets, from left to right, on one canvas.
+const FIRST_MAPS = 6;
 const map = { by: "position" };
 const KEYS = [
   ["valid batches", (c, w, h) => fill(c, "data", 0, 0, w, h)],
@@ -226,6 +227,12 @@ sections.maps = (to) => {
       redo();
       say(cellText(of, scale, cursor).replaceAll("\n", ", "));
     });
-    to.append(make("figure", { class: "map" }, caption, canvas));
+    to.append(make("figure", { class: "map", hidden: maps.indexOf(of) >= FIRST_MAPS }, caption, canvas));
+  }
+  if (maps.length > FIRST_MAPS) {
+    const all = () => { for (const figure of to.querySelectorAll(".map")) figure.hidden = false; more.remove(); };
+    const more = make("button", { type: "button", class: "more", text: `Show ${maps.length - FIRST_MAPS} more maps`, onclick: all });
+    to.append(more);
+    addEventListener("beforeprint", all);
   }
 };
