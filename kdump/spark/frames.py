@@ -5,14 +5,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+
+from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from kdump.errors import KdumpError
 from kdump.spark.source_limits import EARLIEST, LATEST
-from kdump.spark.source_schema import record_columns
+from kdump.spark.source_schema import loss_columns, record_columns
+from kdump.spark.stream_options import LOSSES_LOCATION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 Span: TypeAlias = tuple[int | None, int | None]
 """The first offset, and the one after the last; None for the edge of the log."""
@@ -74,49 +78,81 @@ def _milliseconds(time: Time) -> int:
     return (time - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
 
 
-def losses(frame: "DataFrame") -> "DataFrame":
+def losses(frame: "DataFrame | StreamingQuery") -> "DataFrame":
     """What the reads of a DataFrame leave out where `failOnDataLoss` is false, as the table losses. Raises KdumpError.
 
-    It reads the records once more.
+    It reads the records once more. Of a streaming query, or a DataFrame that is a stream, it is what was written to the
+    folder of the option `lossesLocation`, with the columns `time` and `batch`.
     """
-    found = [_losses_of(frame, options) for options in _reads_of(frame)]
+    query: Any = getattr(frame, "_jsq", None)
+    session = _session() if query is not None else frame.sparkSession  # type: ignore[union-attr]
+    found = [_losses_of(session, options) for options in _reads_of(frame)]
     if not found:
-        raise KdumpError('the DataFrame has no read of the format kdump; option("table", "losses") gives the losses')
+        raise KdumpError('no read of the format kdump is here; option("table", "losses") gives the losses of one')
     return reduce(lambda one, other: one.union(other), found)
 
 
-def _losses_of(frame: "DataFrame", options: Mapping[str, str]) -> "DataFrame":
-    given = {name: value for name, value in options.items() if name.lower() not in ("table", "includeheaders")}
-    return frame.sparkSession.read.format("kdump").options(**given).option("table", "losses").load()
+def _session() -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    return SparkSession.active()
 
 
-def _reads_of(frame: "DataFrame") -> Iterator[dict[str, str]]:
-    """The options of each read of the data source in the plan of a DataFrame."""
-    plan: Any = getattr(frame, "_plan", None)
-    several = _classic(frame) if plan is None else _connect(plan)
-    seen: list[dict[str, str]] = []
-    for options in several:
-        if options not in seen:
-            seen.append(options)
-            yield options
+class _Read(NamedTuple):
+    """The options of a read, and whether it is a stream."""
+
+    options: dict[str, str]
+    is_stream: bool
 
 
-def _classic(frame: Any) -> Iterator[dict[str, str]]:
-    leaves = frame._jdf.queryExecution().analyzed().collectLeaves().iterator()
+def _losses_of(session: "SparkSession", read: _Read) -> "DataFrame":
+    options = {name.lower(): value for name, value in read.options.items()}
+    if not read.is_stream:
+        given = {name: value for name, value in options.items() if name not in ("table", "includeheaders")}
+        return session.read.format("kdump").options(**given).option("table", "losses").load()
+    location = options.get(LOSSES_LOCATION.lower())
+    if location is None:
+        raise KdumpError(f"the stream has no option {LOSSES_LOCATION}: what it left out is in warnings only")
+    columns = [*loss_columns().fields, StructField("time", TimestampType()), StructField("batch", LongType())]
+    return session.read.schema(StructType(columns)).json(location)
+
+
+def _reads_of(frame: object) -> Iterator[_Read]:
+    """Each read of the data source in the plan of a DataFrame, or of a query."""
+    plan, query = getattr(frame, "_plan", None), getattr(frame, "_jsq", None)
+    if plan is not None:
+        several = _connect(plan)
+    elif query is not None:
+        several = _classic(query.streamingQuery().analyzedPlan())
+    else:
+        several = _classic(cast("Any", frame)._jdf.queryExecution().analyzed())
+    seen: list[_Read] = []
+    for each in several:
+        if each not in seen:
+            seen.append(each)
+            yield each
+
+
+def _classic(plan: Any) -> Iterator[_Read]:
+    leaves = plan.collectLeaves().iterator()
     while leaves.hasNext():
         leaf = leaves.next()
-        if leaf.getClass().getSimpleName() == "DataSourceV2Relation" and leaf.table().name() == "kdump":
-            yield dict(leaf.options().asCaseSensitiveMap())
+        kind = leaf.getClass().getSimpleName()
+        if kind not in ("DataSourceV2Relation", "StreamingRelationV2") or leaf.table().name() != "kdump":
+            continue
+        is_stream = kind == "StreamingRelationV2"
+        options = leaf.extraOptions() if is_stream else leaf.options()
+        yield _Read(dict(options.asCaseSensitiveMap()), is_stream)
 
 
-def _connect(plan: Any) -> Iterator[dict[str, str]]:
+def _connect(plan: Any) -> Iterator[_Read]:
     """The client's own plan: each node has those below it as attributes."""
     from pyspark.sql.connect.plan import DataSource, LogicalPlan
 
     if isinstance(plan, DataSource):
         if (plan._format or "").lower() == "kdump":
             paths = {} if not plan._paths else {"paths": json.dumps(plan._paths)}
-            yield {**(plan._options or {}), **paths}
+            yield _Read({**(plan._options or {}), **paths}, bool(plan._is_streaming))
         return
     for value in vars(plan).values():
         for each in value if isinstance(value, list | tuple) else (value,):

@@ -13,7 +13,7 @@ from kdump.spark.source_limits import SourceOptionError
 from kdump.spark.source_options import parse_batch_options
 from kdump.spark.source_reader import KdumpReader
 from kdump.spark.source_schema import source_schema
-from kdump.spark.stream_options import END_AT, parse_stream_options
+from kdump.spark.stream_options import END_AT, LOSSES_LOCATION, parse_stream_options
 
 if TYPE_CHECKING:
     from kdump.spark.stream import KdumpStreamReader
@@ -37,7 +37,7 @@ class KdumpSource(DataSource):
             try:
                 return source_schema(parse_stream_options(self.options).source)
             except SourceOptionError:
-                if END_AT in self.options:
+                if END_AT in self.options or LOSSES_LOCATION in self.options:
                     raise
                 return source_schema(parse_batch_options(self.options))
 

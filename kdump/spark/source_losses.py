@@ -34,6 +34,8 @@ DELETED: Final = "deleted"
 """The code of offsets below the log start offset."""
 TRUNCATED: Final = "truncated"
 """The code of offsets after the log end."""
+REPLACED: Final = "replaced"
+"""The code of offsets that a stream has read, and that other records have now."""
 KEPT_LOSSES: Final = 10_000
 """The most losses of a range; the last one has all others."""
 _MISSING: Final = ": no such file"
@@ -54,16 +56,16 @@ class Loss(NamedTuple):
     last_offset: int | None
     records: int | None
     code: str
-    path: str
+    path: str | None
     host: str
 
 
 def loss_of(
-    of: TopicPartition | None, first: int, last: int | None, code: str, path: str, *, records: int | None = None
+    of: TopicPartition | None, first: int, last: int | None, code: str, path: str | None, *, records: int | None = None
 ) -> Loss:
     """A loss that shows on this host."""
     topic, partition = (None, None) if of is None else (as_utf8(of.topic), of.partition)
-    return Loss(topic, partition, first, last, records, code, as_utf8(path), socket.gethostname())
+    return Loss(topic, partition, first, last, records, code, path and as_utf8(path), socket.gethostname())
 
 
 def loss_rows(losses: Iterable[Loss]) -> pa.RecordBatch:

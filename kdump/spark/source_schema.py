@@ -20,7 +20,7 @@ assert {*_KAFKA_COLUMNS, "headers"} == set(DEFAULT_COLUMNS)
 def source_schema(options: SourceOptions) -> StructType:
     """The columns that a read gives: those of Spark's source of Kafka, or those of a table."""
     if options.table is Table.LOSSES:
-        return _spark_schema(LOSSES)
+        return loss_columns()
     if options.table is not Table.RECORDS:
         return _spark_schema(TABLES[options.table])
     return record_columns(include_headers=options.include_headers)
@@ -30,6 +30,11 @@ def record_columns(*, include_headers: bool) -> StructType:
     """The schema of Spark's source of Kafka; each column can be null."""
     names = [*_KAFKA_COLUMNS, *(("headers",) if include_headers else ())]
     return _spark_schema(pa.schema([RECORDS.field(name) for name in names]))
+
+
+def loss_columns() -> StructType:
+    """The schema of the table losses."""
+    return _spark_schema(LOSSES)
 
 
 def check_projection(asked: StructType, options: SourceOptions) -> None:

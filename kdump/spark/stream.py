@@ -5,6 +5,7 @@ to read. The reader lives as long as the query, in a process of its own on the d
 without what it knows of the logs.
 """
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -20,9 +21,11 @@ from pyspark.sql.streaming.datasource import (
 from kdump.convert.ranges.cutting import RANGE_BYTES, RangeOfLog, RangeSizes, cut
 from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
+from kdump.log.records import DamageWarning
 from kdump.spark.builds import build_name, check_build
+from kdump.spark.loss_table import LossTable
 from kdump.spark.source_limits import check_assigned, check_resolved
-from kdump.spark.source_losses import DataLoss, on_this_host
+from kdump.spark.source_losses import DataLoss, Loss, on_this_host
 from kdump.spark.source_options import TopicSelection
 from kdump.spark.source_planning import of_task, starting_offset
 from kdump.spark.source_reader import read_range
@@ -75,7 +78,8 @@ class KdumpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options, self._schema = options, schema
         self._build = build or build_name()
         self._follower = LogFollower(options)
-        self._watch = LossWatch(StreamLosses(fail=options.source.fail_on_data_loss))
+        self._losses = None if options.losses_location is None else LossTable(options.losses_location)
+        self._watch = LossWatch(StreamLosses(fail=options.source.fail_on_data_loss, table=self._losses))
         self._delay = TriggerDelay(options.delay_seconds)
         self._target: dict[TopicPartition, int] | None = None
 
@@ -141,12 +145,17 @@ class KdumpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
         """The ranges of a batch."""
         source = self._options.source
+        if self._losses is not None:
+            self._losses.begin_batch()
         wanted = self._watch.ranges(from_json(start), from_json(end), lambda _: self._follower.look(now=True))
         sizes = RangeSizes(RANGE_BYTES, source.max_records_per_partition, source.min_partitions or 1)
         return [RangePartition(of_task(each)) for each in cut(wanted, sizes)]
 
     def commit(self, end: JsonOffsets) -> None:
-        """Nothing is kept for batches that are done."""
+        """Warn of what a batch that is done has left out."""
+        said = None if self._losses is None else self._losses.sums_of_batch()
+        if said is not None:
+            warnings.warn(said, DamageWarning, stacklevel=2)
 
     # ---- in a task
 
@@ -156,14 +165,16 @@ class KdumpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(each, RangeOfLog):
             return  # Spark makes a partition without a value of a plan without partitions
         check_build(self._build)
-        expected = arrow_schema(self._schema)
-        ranges, is_last, attempt = [each], False, 0
+        source, expected = self._options.source, arrow_schema(self._schema)
+        names, ranges, is_last, attempt = expected.names, [each], False, 0
         while ranges:
-            is_begun = False
+            is_begun, losses = False, list[Loss]()
             try:
-                for batch in read_range(ranges[0], self._options.source, expected.names, plans_again=not is_last):
+                for batch in read_range(ranges[0], source, names, plans_again=not is_last, losses=losses):
                     is_begun = True
                     yield as_expected(batch, expected)
+                if self._losses is not None:
+                    self._losses.write(losses)
                 return
             except (SourceError, DataLoss) as error:
                 if is_begun or is_last:

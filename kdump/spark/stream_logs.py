@@ -19,8 +19,9 @@ from kdump.format.checkpoint import EpochEntry
 from kdump.format.naming import TopicPartition
 from kdump.log.ranges import OffsetRange
 from kdump.log.records import DamageWarning
+from kdump.spark.loss_table import LossTable
 from kdump.spark.source_limits import SourceOptionError, names
-from kdump.spark.source_losses import DataLoss
+from kdump.spark.source_losses import DELETED, REPLACED, TRUNCATED, DataLoss, Loss, loss_of
 from kdump.spark.source_planning import known_logs
 from kdump.spark.stream_options import EndAt, StreamOptions
 from kdump.storage.copies import epochs_of
@@ -111,17 +112,27 @@ class GoingOn(NamedTuple):
     logs: FollowedLogs
 
 
+class StreamLoss(NamedTuple):
+    """Records that are gone, as a sentence and as rows."""
+
+    what: str
+    losses: tuple[Loss, ...]
+
+
 class StreamLosses:
-    """What becomes of records that are gone: an error that names the option, or a warning each time."""
+    """What becomes of records that are gone: an error that names the option, or a warning each time, and a row."""
 
-    def __init__(self, *, fail: bool) -> None:
+    def __init__(self, *, fail: bool, table: LossTable | None = None) -> None:
         self._fail = fail
+        self._table = table
 
-    def report(self, what: str) -> None:
+    def report(self, each: StreamLoss) -> None:
         """Raises DataLoss."""
         if self._fail:
-            raise DataLoss(what)
-        warnings.warn(what, DamageWarning, stacklevel=2)
+            raise DataLoss(each.what)
+        warnings.warn(each.what, DamageWarning, stacklevel=2)
+        if self._table is not None:
+            self._table.write(each.losses)
 
 
 class LossWatch:
@@ -152,13 +163,13 @@ class LossWatch:
         """
         stops = {of: stop for of, stop in end.items() if of not in start or start[of] < stop}
 
-        def compare(logs: FollowedLogs, lost: list[str]) -> list[RangeOfLog]:
+        def compare(logs: FollowedLogs, lost: list[StreamLoss]) -> list[RangeOfLog]:
             return [each for of, stop in stops.items() for each in _range_of(of, start.get(of), stop, logs, lost)]
 
         return self._confirmed(compare, look)[0] if stops else []
 
     def _confirmed(
-        self, compare: Callable[[FollowedLogs, list[str]], _Compared], look: Callable[[bool], FollowedLogs]
+        self, compare: Callable[[FollowedLogs, list[StreamLoss]], _Compared], look: Callable[[bool], FollowedLogs]
     ) -> tuple[_Compared, FollowedLogs]:
         """What a comparison gives, and the logs. Only what is lost at every look is lost.
 
@@ -166,7 +177,7 @@ class LossWatch:
         (UnifiedLog.replaceSegments).
         """
         for attempt in range(_ATTEMPTS):
-            logs, lost = look(attempt > 0), list[str]()
+            logs, lost = look(attempt > 0), list[StreamLoss]()
             found = compare(logs, lost)
             if not lost or attempt + 1 == _ATTEMPTS:
                 break
@@ -176,57 +187,73 @@ class LossWatch:
         return found, logs
 
     def _compare(
-        self, start: Mapping[TopicPartition, int], logs: FollowedLogs, lost: list[str]
+        self, start: Mapping[TopicPartition, int], logs: FollowedLogs, lost: list[StreamLoss]
     ) -> dict[TopicPartition, int]:
         gone = start.keys() - logs.keys()
         if gone:
-            lost.append(f"Partitions {names(gone)} have been deleted")
+            losses = tuple(loss_of(of, start[of], None, DELETED, None) for of in sorted(gone))
+            lost.append(StreamLoss(f"Partitions {names(gone)} have been deleted", losses))
         found: dict[TopicPartition, int] = {}
         for of, each in logs.items():
             offset = start.get(of)
             found[of] = _added(of, each, lost) if offset is None else self._going_on(of, offset, each, lost)
         return found
 
-    def _going_on(self, of: TopicPartition, offset: int, each: FollowedLog, lost: list[str]) -> int:
+    def _going_on(self, of: TopicPartition, offset: int, each: FollowedLog, lost: list[StreamLoss]) -> int:
         log = each.log
         if log.end < offset:
-            lost.append(
+            what = (
                 f"Partition {_name(of)} offset was changed from {offset} to {log.end}: the log was truncated, and "
                 "the records that replace them have the same offsets"
             )
+            lost.append(_lost(of, log, OffsetRange(log.end, offset), TRUNCATED, what))
             return log.end
         replaced = replaced_from(self._epochs.get(of, ()), each.epochs, offset)
         if replaced is not None:
-            lost.append(
+            what = (
                 f"Partition {_name(of)} offset was changed from {offset} to {replaced}: leader-epoch-checkpoint says"
                 " that other records have these offsets now"
             )
+            lost.append(_lost(of, log, OffsetRange(replaced, offset), REPLACED, what))
             return replaced
         if log.start > offset:
-            lost.append(_DELETED.format(name=_name(of), first=offset, start=log.start))
+            lost.append(_deleted(of, log, offset))
             return log.start
         return offset
 
 
 def _range_of(
-    of: TopicPartition, first: int | None, stop: int, logs: FollowedLogs, lost: list[str]
+    of: TopicPartition, first: int | None, stop: int, logs: FollowedLogs, lost: list[StreamLoss]
 ) -> list[RangeOfLog]:
     if of not in logs:
-        lost.append(f"Partitions {names([of])} have been deleted")
+        gone = loss_of(of, first or 0, stop - 1, DELETED, None)
+        lost.append(StreamLoss(f"Partitions {names([of])} have been deleted", (gone,)))
         return []
     log = logs[of].log
     if log.end < stop:
-        lost.append(f"Partition {_name(of)} offset was changed from {stop} to {log.end}: the log was truncated")
+        what = f"Partition {_name(of)} offset was changed from {stop} to {log.end}: the log was truncated"
+        lost.append(_lost(of, log, OffsetRange(max(log.end, first or 0), stop), TRUNCATED, what))
     if first is not None and first < log.start:
-        lost.append(_DELETED.format(name=_name(of), first=first, start=log.start))
+        lost.append(_deleted(of, log, first))
     offsets = OffsetRange(log.start if first is None else max(first, log.start), min(stop, log.end))
     return [RangeOfLog(log, offsets)] if offsets.start < offsets.stop else []
 
 
-def _added(of: TopicPartition, each: FollowedLog, lost: list[str]) -> int:
+def _added(of: TopicPartition, each: FollowedLog, lost: list[StreamLoss]) -> int:
     if each.log.start > 0:
-        lost.append(f"Added partition {_name(of)} starts from {each.log.start} instead of 0")
+        what = f"Added partition {_name(of)} starts from {each.log.start} instead of 0"
+        lost.append(_lost(of, each.log, OffsetRange(0, each.log.start), DELETED, what))
     return min(each.log.start, each.end)
+
+
+def _deleted(of: TopicPartition, log: KnownLog, first: int) -> StreamLoss:
+    what = _DELETED.format(name=_name(of), first=first, start=log.start)
+    return _lost(of, log, OffsetRange(first, log.start), DELETED, what)
+
+
+def _lost(of: TopicPartition, log: KnownLog, offsets: OffsetRange, code: str, what: str) -> StreamLoss:
+    path = log.reference.partition.path
+    return StreamLoss(what, (loss_of(of, offsets.start, offsets.stop - 1, code, path),))
 
 
 def _name(of: TopicPartition) -> str:

@@ -18,7 +18,8 @@ from kdump.spark.source_options import (
 )
 
 END_AT: Final = "endAt"
-"""The option that streams alone have."""
+LOSSES_LOCATION: Final = "lossesLocation"
+"""The options that streams alone have."""
 _DELAY: Final = "maxTriggerDelay"
 _MOST: Final = "maxOffsetsPerTrigger"
 _LEAST: Final = "minOffsetsPerTrigger"
@@ -48,7 +49,7 @@ class EndAt(StrEnum):
 
 
 class StreamOptions(NamedTuple):
-    """What a stream is asked for.
+    """What a stream is asked for. What it leaves out is written to the folder `losses_location`.
 
     `most` and `least` are numbers of offsets of a batch; less than `least` wait for `delay_seconds`.
     """
@@ -58,6 +59,7 @@ class StreamOptions(NamedTuple):
     most: int | None = None
     least: int | None = None
     delay_seconds: float = 900.0
+    losses_location: str | None = None
 
 
 def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
@@ -66,7 +68,7 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
     for name, sentence in _ENDING.items():
         if name.lower() in options:
             raise SourceOptionError(sentence)
-    check_names(options, (*OWN_OPTIONS, *KAFKA_OPTIONS, END_AT))
+    check_names(options, (*OWN_OPTIONS, *KAFKA_OPTIONS, END_AT, LOSSES_LOCATION))
     source = parse_common_options(options)
     if source.table is not Table.RECORDS:
         raise SourceOptionError(f"table = {source.table} is read with spark.read: a stream reads records")
@@ -76,6 +78,7 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
         positive(options, _MOST),
         positive(options, _LEAST),
         _seconds(options.get(_DELAY.lower(), "15m")),
+        options.get(LOSSES_LOCATION.lower()) or None,
     )
 
 

@@ -178,6 +178,10 @@ class ObjectStore:
         if within or self._tree_with(path) is None:
             self._list_all(path)
 
+    def forget(self, path: str) -> None:
+        """List a directory again when it is asked for."""
+        self._trees.pop(self.absolute(path), None)
+
     def _list_all(self, path: str) -> None:
         """List a directory with all that is below it; nothing where it is no directory."""
         with _failures_of(path):
@@ -222,6 +226,12 @@ class ObjectStore:
                 return ObjectFile(path, system, place)
         except OSError as error:
             raise SourceError(f"{path}: {reason_of(error)}") from None
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a whole object. Raises OSError."""
+        with _failures_of(path):
+            system, place = self._system(path)
+            system.pipe_file(place, data)
 
     def _system(self, path: str) -> tuple[Any, str]:
         """The file system of fsspec for a URL, and the path in it."""

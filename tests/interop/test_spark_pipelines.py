@@ -201,3 +201,30 @@ def test_follow(spark: SparkSession, tmp_path: Path) -> None:
         assert sorted(row["offset"] for row in found) == list(range(number + 1))
         said = (tmp_path / "checkpoint" / "offsets" / str(number)).read_text().splitlines()[-1]
         assert json.loads(said) == {"t": {"0": number + 1}}  # as Spark's source of Kafka has it
+
+
+def test_a_stream_is_asked_what_it_lost(spark: SparkSession, tmp_path: Path) -> None:
+    from kdump.spark import losses
+    from support.growing_partition import GrowingPartition
+
+    log = GrowingPartition(tmp_path / "logs", "t", 0)
+    for value in (b"a", b"b", b"c"):
+        log.append(value)
+    log.commit()
+    (file,) = log.path.glob("*.log")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 3 * 2 - 1] ^= 1
+    file.write_bytes(data)
+    checkpoint = tmp_path / "checkpoint"
+    reader = spark.readStream.format("kdump").option("startingOffsets", "earliest").option("failOnDataLoss", "false")
+    stream = reader.option("lossesLocation", str(checkpoint / "losses")).load(str(tmp_path / "logs"))
+    for _ in range(2):
+        writer = stream.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        for asked in (query, stream):
+            (row,) = losses(asked).selectExpr("*", "date(time) day").collect()
+            assert (row.topic, row.first_offset, row.records, row.code, row.batch) == ("t", 1, 1, "batch/crc", 0)
+            assert row.day == row.time.date()
+        log.append(b"d")
+        log.commit()

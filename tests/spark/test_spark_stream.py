@@ -5,6 +5,7 @@ The reader is called here as Spark calls it; tests/interop/test_spark_pipelines.
 
 from __future__ import annotations
 
+import json
 import random
 import warnings
 from pathlib import Path
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 pytest.importorskip("pyspark")
+
+from kdump.spark.loss_table import LossTable
+from kdump.spark.source_options import parse_batch_options
 
 Row = tuple[Any, ...]
 
@@ -271,6 +275,41 @@ def test_what_is_lost(tmp_path: Path) -> None:
         strict.batch()
     assert lost(loose, "deleted|Added partition t-1 starts from 7 instead of 0") == [("t", 1, 7, b"g")]
     assert loose.checkpoint == {"t": {"1": 8}}
+
+
+@pytest.mark.parametrize("is_url", [False, True])
+def test_what_is_lost_is_a_table_beside_the_checkpoint(tmp_path: Path, is_url: bool) -> None:
+    location = f"memory://losses/{tmp_path.name}" if is_url else str(tmp_path / "losses")
+    logs = tmp_path / "logs"
+    log = GrowingPartition(logs, "t", 0)
+    for value in (b"a", b"b", b"c"):
+        log.append(value)
+    log.commit()
+    (file,) = log.path.glob("*.log")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 3 * 2 - 1] ^= 1
+    file.write_bytes(data)
+    options = {"failOnDataLoss": "false", "lossesLocation": location}
+    query = StreamQuery(logs, startingOffsets="earliest", **options)
+    with pytest.warns(DamageWarning) as warned:
+        assert [row[3] for row in query.rest()] == [b"a", b"c"]
+    said = f"this batch left out 1 ranges of offsets with 1 records: {location}"
+    assert [str(each.message) for each in warned][-1] == said
+    lost(StreamQuery(logs, checkpoint={"t": {"0": 0}}, **options), "batch/crc")  # the same range writes the same file
+    log.truncate(2)
+    log.commit()
+    assert lost(query, "the log was truncated") == []
+
+    table = LossTable(location)
+    found = [json.loads(line) for name in sorted(table._names()) for line in table._lines(name)]
+    names = ("topic", "partition", "first_offset", "last_offset", "records", "code")
+    assert [tuple(row[name] for name in names) for row in found] == [
+        ("t", 0, 1, 1, 1, "batch/crc"),
+        ("t", 0, 1, 2, None, "truncated"),
+    ]
+    assert all(row["time"].endswith("+00:00") and row["host"] for row in found)
+    with pytest.raises(KdumpError, match="has no option 'losseslocation'"):
+        parse_batch_options({"path": str(logs), "lossesLocation": location})
 
 
 def test_a_segment_that_is_being_replaced_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
