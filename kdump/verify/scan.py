@@ -211,15 +211,12 @@ def _scan_part(
         **({} if after is None else {"after": after}),
     )
     summary.view = [] if cuts else None
-    if options.cell_bytes and isinstance(walk.scanner, Scanner):
-        summary.cells = cells = RangeCells(options.cell_bytes, start, source.size if stop is None else stop)
-        walk.scanner.sum_cells(cells.rows, cells.cell_bytes, cells.first * cells.cell_bytes)
+    summary.cells = _cells_of(walk, options, start, source.size if stop is None else stop)
     try:
         if carry is not None or walk.sync():
             _walk_range(walk, task, summary)
     except SourceError as error:
-        # What was found before the disk failed is still worth reporting.
-        summary.error = error
+        summary.error = error  # what was found before the disk failed is still worth reporting
     summary.end = walk.position
     summary.state = walk.scanner.state()
     summary.is_cut = cuts and summary.error is None and walk.has_stopped
@@ -230,6 +227,15 @@ def _scan_part(
     if summary.error is None and not summary.is_cut:
         _check_end(source, task, summary)
     return summary, walk
+
+
+def _cells_of(walk: Walk, options: ScanOptions, start: int, stop: int) -> RangeCells | None:
+    """The cells of a range, which the scanner fills, where a map is asked for."""
+    if not options.cell_bytes or not isinstance(walk.scanner, Scanner):
+        return None
+    cells = RangeCells(options.cell_bytes, start, stop)
+    walk.scanner.sum_cells(cells.rows, cells.cell_bytes, cells.first * cells.cell_bytes)
+    return cells
 
 
 def _index_tracker(task: ScanTask, summary: RangeSummary, cache: IndexCache) -> IndexTracker | None:
