@@ -304,7 +304,8 @@ def committed_sentence(plan: Plan, *, applied: bool = False) -> str | None:
     words = (
         f"COMMITTED {offset_words(lost.missing)}, {are} missing here (the high watermark is {mark}). Nothing on this "
         "disk can bring damaged bytes back. Other replicas of the partition may still have these offsets: move this "
-        "directory aside, and the broker fetches all of the partition from the leader. Do not start it as a "
+        "directory aside, and the broker fetches all of the partition from the leader; or, with the disk of another "
+        "replica at hand, --fill-from PATH copies what is missing. Do not start it as a "
         "follower with the hole: a follower fetches only from its log end offset on, so the hole stays; if it "
         "becomes the leader, "
     )
