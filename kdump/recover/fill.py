@@ -32,7 +32,7 @@ _OF_MISSING_RECORDS: Final = frozenset({"offset/gap", "producer/gap", "segment/m
 
 
 def fill(given: PlanInput, partition: Partition, budget: RebuildBudget | None = None) -> Plan:
-    """The plan for a directory. Raises SourceError."""
+    """The plan for a directory; nothing is done where no other copy gives a batch. Raises SourceError."""
     if given.alone or given.is_kafka07:
         what = "one segment" if given.alone else "a log of Kafka 0.7"
         raise SourceError(f"{given.report.path}: {what}: --fill-from fills whole directories of Kafka 0.8 and later")
@@ -44,6 +44,9 @@ def fill(given: PlanInput, partition: Partition, budget: RebuildBudget | None = 
             f"{partition.path}: no other copy of the partition is in {', '.join(given.options.fill_from)}"
         )
     found = fill_of(partition, others, given.options.max_batch_bytes)
+    sentences = (*_given_sentences(found), *_missing_sentences(found))
+    if not found.filled:  # what remains is the work of another strategy
+        return unchanged(given)._replace(lost=loss_without_plan(given), filled=sentences)
     builder = PlanBuilder(given, budget)
     for each in found.left_out:
         piece = Piece(os.path.basename(each.path), each.position, each.position + each.length)
@@ -60,7 +63,6 @@ def fill(given: PlanInput, partition: Partition, budget: RebuildBudget | None = 
     plan_indexes(builder, log, segments)
     plan = complete_start(builder, log, segments)
     sources = {piece.name: stamp_of(piece.name) for piece in builder.fills}
-    sentences = (*_given_sentences(found), *_missing_sentences(found))
     stays = tuple(_still_not_covered(plan, found))
     return plan._replace(lost=_still_lost(plan, found), not_covered=stays, sources=sources, filled=sentences)
 

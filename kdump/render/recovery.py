@@ -103,8 +103,8 @@ def sentences(result: RecoveryResult) -> Iterator[tuple[str, str]]:
         yield from _found(plan.covered)
     if not plan.is_root and not (plan.is_empty and plan.lost.is_empty):
         yield from _lost(result)
+    yield from (("filled", sentence) for sentence in plan.filled)
     if not plan.is_empty:
-        yield from (("filled", sentence) for sentence in plan.filled)
         yield from (("contradicting batches", sentence) for sentence in plan.conflicts)
         yield from (("undecided", sentence) for sentence in plan.undecided)
         acts = {(action.action, action.because) for action in plan.actions}

@@ -264,8 +264,22 @@ def test_a_directory_of_another_topic_is_no_copy(tmp_path: Path) -> None:
     written(tmp_path / "b", batches(8), topic_id=OTHER_TOPIC_ID)
     flipped(target / f"{0:020}.log", 200)
     plan = planned(target, tmp_path / "b")
-    assert not any(action.action == "fill" for action in plan.actions)
+    assert plan.is_empty
     assert any("another topic" in sentence for sentence in plan.filled)
+
+
+def test_where_no_copy_gives_a_batch_nothing_is_done(tmp_path: Path) -> None:
+    """What is damaged stays, and is said: to remove it is a salvage."""
+    target, other = (written(tmp_path / name, batches(8)) for name in "ab")
+    for place in (target, other):
+        flipped(place / f"{0:020}.log", 200)
+    plan = planned(target, tmp_path / "b")
+    assert plan.is_empty
+    assert plan.filled == ("offsets 6..8 in no copy: they stay missing",)
+    assert [finding.code for finding in plan.not_covered] == ["batch/crc"]
+    ran = run_inside(tmp_path, "recover", "--fill-from", "b", "a/t-0")
+    assert ran.status == 1
+    assert b"filled: offsets 6..8 in no copy" in ran.out
 
 
 def test_a_path_without_a_copy_is_an_error_where_something_is_damaged(tmp_path: Path) -> None:
