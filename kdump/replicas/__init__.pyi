@@ -1,4 +1,5 @@
 from kdump.replicas.compare import ComparisonSummary as ComparisonSummary
+from kdump.replicas.compare import CopyExtent as CopyExtent
 from kdump.replicas.compare import PartitionComparison as PartitionComparison
 from kdump.replicas.comparison import DifferingKey as DifferingKey
 from kdump.replicas.comparison import KeyDifferences as KeyDifferences

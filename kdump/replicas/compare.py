@@ -19,6 +19,7 @@ from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
+from kdump.log.ranges import OffsetRange
 from kdump.replicas.comparison import MOST_KEYS, ReplicaComparison, Verdict, compare_pair, not_compared
 from kdump.replicas.evidence import Evidence, RepairStep, evidence_of, repair_steps, stale_copy
 from kdump.replicas.log_survey import survey_log
@@ -62,12 +63,22 @@ class ComparisonSummary(NamedTuple):
         return self.agree + self.diverged + self.undecided
 
 
+class CopyExtent(NamedTuple):
+    """Which offsets a copy has: [start, end), but for those whose bytes are damaged."""
+
+    path: str
+    start_offset: int
+    end_offset: int
+    high_watermark: int | None
+    damage: tuple[OffsetRange, ...]
+
+
 class PartitionComparison(NamedTuple):
     """All pairs of the copies of a topic-partition, by the order of their paths; none where there is one copy.
 
     `topic_id` is None where no copy has one: then the name alone says that they belong together. `evidence` says which
     copy is not as it should be, the strongest first. `unclean_elections` are those that the metadata log has, of a
-    topic-partition whose copies diverged.
+    topic-partition whose copies diverged. `extents` say which offsets each copy has.
     """
 
     topic_partition: TopicPartition
@@ -76,6 +87,7 @@ class PartitionComparison(NamedTuple):
     pairs: tuple[ReplicaComparison, ...]
     evidence: tuple[Evidence, ...] = ()
     unclean_elections: tuple[UncleanElection, ...] = ()
+    extents: tuple[CopyExtent, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -214,7 +226,10 @@ def _compare(options: CompareOptions, task: _Copies) -> PartitionComparison:
         pairs.append(pair)
     paths = tuple(copy.path for copy in copies)
     evidence = tuple(evidence_of(paths, pairs))
-    return PartitionComparison(task.topic_partition, task.topic_id, paths, tuple(pairs), evidence)
+    extents = tuple(
+        CopyExtent(one.path, one.start_offset, one.end_offset, one.high_watermark, one.damage) for one in surveys
+    )
+    return PartitionComparison(task.topic_partition, task.topic_id, paths, tuple(pairs), evidence, extents=extents)
 
 
 def _again(copy: Partition) -> Partition:

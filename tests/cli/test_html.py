@@ -317,3 +317,46 @@ def test_groups_come_with_their_lag(tmp_path: Path) -> None:
     assert "workers" in values[columns["group"]]
     assert 6 in values[columns["lag"]]
     assert str(groups) not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("verify",), "No log was verified"),
+        (("verify", "--compare"), "Nothing was compared"),
+        (("stat",), "Nothing was measured"),
+    ],
+)
+def test_what_was_not_read_is_never_called_sound(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    ran = run_inside(tmp_path, *arguments, "--format", "html", str(tmp_path / "nothing"))
+    assert ran.status == 3
+    assert f"</span>{said}" in ran.text
+    assert 'class="verdict good"' not in ran.text
+
+
+def test_a_path_that_cannot_be_read_is_in_the_verdict(keyed: Path) -> None:
+    ran = run_inside(keyed, "verify", "--format", "html", str(keyed), str(keyed / "nothing"))
+    assert ran.status == 3
+    assert "something could not be read or done" in ran.text
+    assert 'class="verdict good"' not in ran.text
+
+
+def test_copies_have_a_strip_each(tmp_path: Path) -> None:
+    def copy(name: str, *batches: bytes) -> str:
+        files = directories.partition({0: b"".join(batches)})
+        return str(directories.write(tmp_path / name, directories.log_directory({"t-0": files})))
+
+    batches = [build.batch([build.record(b"k", b"v%d" % at)], base_offset=at) for at in range(20)]
+    other = [build.batch([build.record(b"k", b"other")], base_offset=at) for at in range(10, 18)]
+    paths = copy("a", *batches), copy("b", *batches), copy("c", *batches[:10], *other)
+    status, text = page_of(tmp_path, "verify", "--compare", *paths)
+    assert status == 1
+    (of,) = Page(text).data["copies"]
+    assert [(each["path"], each["start"], each["end"]) for each in of["extents"]] == [
+        ("a/t-0", 0, 20),
+        ("b/t-0", 0, 20),
+        ("c/t-0", 0, 18),
+    ]
+    assert of["stale"] == "c/t-0"
+    assert [pair["verdict"] for pair in of["pairs"]] == ["agree", "diverged", "diverged"]
+    assert of["pairs"][1]["differs"] == [[10, 18]]

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _NOTHING: Mapping[tuple[str, str], int] = {}
 _NO_KEYS: Final = "This page holds no keys, header values or values of records."
 _NO_VALUES: Final = "This page holds keys of records (--show-keys), and no header values or values of records."
+_NOT_ALL: Final = 3
+"""The exit status where something could not be read or done."""
 _PARTITION_BYTES: Final = 768 << 10
 """The bytes of the page for a line for each partition with errors or warnings."""
 _ROW_BYTES: Final = 60
@@ -173,6 +175,8 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer, StatRenderer):
 
     def comparison_summary(self, summary: ComparisonSummary, exit_status: int, seconds: float) -> None:
         verdict: Fields = {"tone": GOOD, "headline": "All copies that were compared agree"}
+        if not summary.pairs:
+            verdict = {"tone": DOUBTFUL, "headline": "Nothing was compared"}
         if summary.undecided:
             verdict = {"tone": DOUBTFUL, "headline": f"{counted(summary.undecided, 'pair')} of copies undecided"}
         if summary.diverged:
@@ -185,9 +189,12 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer, StatRenderer):
         ]
         from kdump.render.html.copies import copies_section
 
-        section = copies_section(self._compared, self._names)
+        section = copies_section(self._compared, self._names, self._command)
+        steps = (step for each in self._compared if each.verdict == "diverged" for step in each.repair_steps())
+        following = next((step.command for step in steps if step.command is not None), None)
+        self._keys = _NO_VALUES if self.options.page.show_keys else _NO_KEYS
         sums = comparison_summary(summary)
-        self._write("verify", {**verdict, "sentence": ""}, None, tiles, sums, exit_status, seconds, [section])
+        self._write("verify", {**verdict, "sentence": ""}, following, tiles, sums, exit_status, seconds, [section])
 
     def _write(
         self,
@@ -204,6 +211,9 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer, StatRenderer):
     ) -> None:
         """Write the page."""
         of, names = self.options.page, self._names
+        if exit_status == _NOT_ALL and verdict["tone"] == GOOD:
+            words = f"{verdict['headline']!s}, but something could not be read or done: see standard error"
+            verdict = {**verdict, "tone": DOUBTFUL, "headline": words}
         sections = [section for section in several if section is not None]
         head: Fields | None = None
         if not of.reproducible:
@@ -323,6 +333,8 @@ def _verify_headline(summary: VerifySummary) -> tuple[str, str]:
         return DOUBTFUL, "The run was interrupted"
     if verdict.refused is not None:
         return BAD, "A broker does not start on these files"
+    if not summary.files and worst is None:
+        return DOUBTFUL, "No log was verified"
     if worst is not Severity.ERROR:
         found = "No errors, but warnings" if worst is Severity.WARNING else "No errors and no warnings"
         return DOUBTFUL if worst is Severity.WARNING else GOOD, found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kdump.render.html.names import PathNames
@@ -11,7 +11,7 @@ from kdump.render.sentences import comparison_sentences
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields
     from kdump.log.ranges import OffsetRange
-    from kdump.replicas.compare import PartitionComparison
+    from kdump.replicas.compare import CopyExtent, PartitionComparison
     from kdump.replicas.comparison import ReplicaComparison
 
 MOST_SHOWN: Final = 200
@@ -19,7 +19,9 @@ MOST_SHOWN: Final = 200
 _MOST_RANGES: Final = 200
 
 
-def copies_section(compared: Iterable[PartitionComparison], names: PathNames) -> Fields:
+def copies_section(
+    compared: Iterable[PartitionComparison], names: PathNames, command: Callable[[str | None], str | None]
+) -> Fields:
     """The section of the copies."""
     several = sorted((each for each in compared if each.pairs), key=lambda each: _ORDER[str(each.verdict)])
     more = len(several) - MOST_SHOWN
@@ -28,24 +30,38 @@ def copies_section(compared: Iterable[PartitionComparison], names: PathNames) ->
         "id": "copies",
         "title": "Copies of topic-partitions",
         "text": text if more <= 0 else f"{text} {more} more topic-partitions are not shown.",
-        "data": [_partition(each, names) for each in several[:MOST_SHOWN]],
+        "data": [_partition(each, names, command) for each in several[:MOST_SHOWN]],
     }
 
 
 _ORDER: Final = {"diverged": 0, "undecided": 1, "agree": 2}
 
 
-def _partition(compared: PartitionComparison, names: PathNames) -> Fields:
+def _partition(compared: PartitionComparison, names: PathNames, command: Callable[[str | None], str | None]) -> Fields:
     name = compared.topic_partition
-    sentences = [names.text(sentence) for sentence in comparison_sentences(compared)]
+    # What is to be done is a command to copy.
+    sentences = [
+        command(said) if said.startswith("to do: ") else names.text(said) for said in comparison_sentences(compared)
+    ]
     return {
         "name": f"{name.topic}-{name.partition}",
         "topic_id": compared.topic_id,
         "verdict": str(compared.verdict),
         "copies": [names.text(path) for path in compared.copies],
         "stale": None if compared.stale is None else names.text(compared.stale),
+        "extents": [_extent(each, names) for each in compared.extents],
         "pairs": [_pair(pair, names) for pair in compared.pairs],
         "sentences": sentences,
+    }
+
+
+def _extent(copy: CopyExtent, names: PathNames) -> Fields:
+    return {
+        "path": names.text(copy.path),
+        "start": copy.start_offset,
+        "end": copy.end_offset,
+        "high_watermark": copy.high_watermark,
+        "damage": _ranges(copy.damage),
     }
 
 

@@ -1,19 +1,96 @@
-// Copies of a topic-partition: a strip for each, on one scale of offsets.
+// Copies of a topic-partition: a strip for each, on one scale of offsets, on one canvas.
 const VERDICTS = { agree: "good", diverged: "bad", undecided: "doubtful" };
+const STRIP = { label: 16, bar: 16, gap: 8, foot: 16 };
+function drawCopies(of, context, width, height, cursor) {
+  const low = Math.min(...of.extents.map((each) => each.start)), high = Math.max(...of.extents.map((each) => each.end), low + 1);
+  const at = (offset) => Math.min(width, Math.max(0, width * (offset - low) / (high - low)));
+  context.clearRect(0, 0, width, height);
+  context.font = "11px system-ui, sans-serif";
+  context.textBaseline = "top";
+  of.extents.forEach((copy, number) => {
+    const top = number * (STRIP.label + STRIP.bar + STRIP.gap), bar = top + STRIP.label;
+    context.fillStyle = color("soft");
+    context.fillText(`${copy.path === of.stale ? "stale: " : ""}${copy.path}`, 0, top);
+    hatch(context, "hole", "line", 0, bar, width, STRIP.bar);
+    fill(context, "data", at(copy.start), bar, Math.max(1, at(copy.end) - at(copy.start)), STRIP.bar);
+    for (const pair of of.pairs) {
+      const side = pair.left === copy.path ? pair.missing_left : pair.right === copy.path ? pair.missing_right : null;
+      if (!side) continue;
+      for (const [start, stop] of side) hatch(context, "hole", "soft", at(start), bar, Math.max(2, at(stop) - at(start)), STRIP.bar);
+      for (const [start, stop] of pair.differs) fill(context, "doubtful", at(start), bar + STRIP.bar - 5, Math.max(2, at(stop) - at(start)), 5);
+      if (pair.fork !== null && (of.stale === null || of.stale === copy.path)) {
+        hatch(context, null, "bad", at(pair.fork), bar, Math.max(2, at(copy.end) - at(pair.fork)), STRIP.bar);
+        fill(context, "bad", at(pair.fork) - 1, bar - 3, 2, STRIP.bar + 6);
+      }
+    }
+    for (const [start, stop] of copy.damage) fill(context, "bad", at(start), bar, Math.max(2, at(stop) - at(start)), STRIP.bar);
+    if (copy.high_watermark !== null) fill(context, "mark", Math.min(at(copy.high_watermark), width - 1.5), bar - 3, 1.5, STRIP.bar + 6);
+  });
+  context.fillStyle = color("soft");
+  context.fillText(count(low), 0, height - STRIP.foot + 2);
+  context.fillText(count(high), width - context.measureText(count(high)).width, height - STRIP.foot + 2);
+  if (cursor !== null) fill(context, "ink", at(cursor), 0, 1, height - STRIP.foot);
+}
+function copiesAt(of, offset) {
+  const said = [`offset ${count(offset)}`];
+  for (const copy of of.extents) {
+    const inside = (ranges) => ranges.some(([start, stop]) => offset >= start && offset < stop);
+    const missing = of.pairs.some((pair) => (pair.left === copy.path && inside(pair.missing_left)) || (pair.right === copy.path && inside(pair.missing_right)));
+    const what = offset < copy.start ? "before its start" : offset >= copy.end ? "after its end" : inside(copy.damage) ? "damaged" : missing ? "missing" : "there";
+    said.push(`${copy.path}: ${what}`);
+  }
+  if (of.pairs.some((pair) => pair.differs.some(([start, stop]) => offset >= start && offset < stop))) said.push("the copies differ here");
+  return said.join("\n");
+}
 sections.copies = (to) => {
-  for (const of of data.copies) {
+  const keys = [["there", (c, w, h) => fill(c, "data", 0, 0, w, h)], ["missing", (c, w, h) => hatch(c, "hole", "soft", 0, 0, w, h)], ["differs", (c, w, h) => { fill(c, "data", 0, 0, w, h); fill(c, "doubtful", 0, h - 5, w, 5); }],
+    ["after a fork", (c, w, h) => { fill(c, "data", 0, 0, w, h); hatch(c, null, "bad", 0, 0, w, h); }], ["damaged", (c, w, h) => fill(c, "bad", 0, 0, w, h)], ["high watermark", (c, w, h) => fill(c, "mark", w / 2, 0, 2, h)]];
+  to.append(make("ul", { class: "legend" }, ...keys.map(([label, draw]) => make("li", {}, drawn(make("canvas", { "aria-hidden": "true" }), (c, w, h) => { c.clearRect(0, 0, w, h); draw(c, w, h); }), label))));
+  const block = (of) => {
     const block = make("div", { class: "of" }, make("h3", {}, of.name, " ", make("span", { class: `sev ${VERDICTS[of.verdict]}`, text: of.verdict })));
+    if (of.extents.length) {
+      let cursor = null;
+      const low = Math.min(...of.extents.map((each) => each.start)), high = Math.max(...of.extents.map((each) => each.end), low + 1);
+      const canvas = make("canvas", { role: "img", tabindex: 0, "aria-label": `Strips of ${of.extents.length} copies of ${of.name}: ${of.extents.map((each) => `${each.path} has offsets ${each.start} to ${each.end - 1}`).join("; ")}. Arrow keys move over the offsets.` });
+      canvas.style.height = `${of.extents.length * (STRIP.label + STRIP.bar + STRIP.gap) + STRIP.foot}px`;
+      drawn(canvas, (context, width, height) => drawCopies(of, context, width, height, cursor));
+      const move = (offset) => { cursor = offset; paint(canvas); };
+      canvas.addEventListener("pointermove", (event) => {
+        move(Math.min(high - 1, low + Math.floor((high - low) * event.offsetX / canvas.clientWidth)));
+        showTip(copiesAt(of, cursor), event.clientX, event.clientY);
+      });
+      canvas.addEventListener("pointerleave", () => { move(null); showTip(""); });
+      canvas.addEventListener("keydown", (event) => {
+        const step = { ArrowRight: 1, ArrowLeft: -1, PageDown: 10, PageUp: -10 }[event.key];
+        if (!step) return;
+        event.preventDefault();
+        move(Math.max(low, Math.min(high - 1, (cursor === null ? low : cursor) + step * Math.max(1, Math.round((high - low) / 200)))));
+        say(copiesAt(of, cursor).replaceAll("\n", ", "));
+      });
+      canvas.addEventListener("click", () => sections.showFindings && sections.showFindings((finding) => of.copies.some((copy) => under(finding, copy))));
+      block.append(make("figure", { class: "map" }, canvas));
+    }
     block.append(make("dl", { class: "lines" }, ...of.sentences.map((sentence) => {
       const at = sentence.indexOf(": ");
       return make("div", {}, make("dt", { text: sentence.slice(0, at) }), make("dd", { text: sentence.slice(at + 2) }));
     })));
-    to.append(block);
-  }
+    return block;
+  };
+  const pairs = (verdict) => data.copies.map((of) => of.pairs.filter((pair) => pair.verdict === verdict).length);
+  blocks(to, "Topic-partitions", data.copies, block, [["", "Topic-partition", "text"], ["", "Verdict", "text"], ["", "Copies", "count"], ["", "Diverged pairs", "count"], ["", "Undecided pairs", "count"]],
+    [data.copies.map((of) => of.name), data.copies.map((of) => of.verdict), data.copies.map((of) => of.copies.length), pairs("diverged"), pairs("undecided")]);
 };
+// A few blocks as they are; of many a table, and the block of the row that was chosen.
+const MOST_BLOCKS = 6;
+function blocks(to, label, several, block, columns, values) {
+  if (several.length <= MOST_BLOCKS) { to.append(...several.map(block)); return; }
+  const shown = make("div", { class: "chosen" }, block(several[0]));
+  to.append(rowsTable(label, columns, values, (row) => { shown.replaceChildren(block(several[row])); say(`${several[row].name} is shown below`); }).element, shown);
+}
 
 // Recoveries: what each strategy gives up, then what is or was done.
 sections.recoveries = (to) => {
-  for (const of of data.recoveries) {
+  const block = (of) => {
     const block = make("div", { class: "of" }, make("h3", { text: of.name }));
     const cards = () => of.cards.map((card) => make("div", { class: `choice ${card.better ? "better" : ""}` },
       make("h4", {}, card.strategy, card.better ? make("span", { class: "badge", text: "gives up less" }) : null),
@@ -36,8 +113,11 @@ sections.recoveries = (to) => {
       const undo = make("code", { text: of.undo }), button = make("button", { type: "button", text: "Copy", onclick: () => copyText(of.undo, button) });
       block.append(make("div", { class: "next" }, make("span", { class: "label", text: "Undo" }), undo, button));
     }
-    to.append(block);
-  }
+    return block;
+  };
+  const card = (number, name) => data.recoveries.map((of) => (of.cards[number] ? of.cards[number][name] : null));
+  blocks(to, "Partitions", data.recoveries, block, [["", "Partition", "text"], ["", "Records", "count"], ["", "Bytes", "bytes"], ["", "Committed offsets", "text"], ["", "Log end", "offset"], ["", "Salvage: records", "count"]],
+    [data.recoveries.map((of) => of.name), card(0, "records"), card(0, "bytes"), card(0, "committed"), card(0, "end"), card(1, "records")]);
 };
 
 // Numbers: a treemap of the space, the write rate, mixes as bars, disks, keys, and the rows as tables.
@@ -191,7 +271,7 @@ sections.space = (to) => {
   to.append(charts);
 };
 sections.disks = (to) => {
-  const draw = () => to.replaceChildren(...data.disks.map((disk) => {
+  const draw = () => to.replaceChildren(...data.disks.slice(0, 50).map((disk) => {
     const whole = disk.used === null ? disk.own : disk.used + disk.free;
     const bar = make("div", { class: "stack", role: "img", "aria-label": `${disk.name}: ${disk.used === null ? "" : `${share(disk.used, whole)} used`}` });
     for (const [size, name] of [[disk.own, "own"], [disk.foreign, "foreign"]]) {
@@ -206,10 +286,10 @@ sections.disks = (to) => {
   draw();
   onLook(draw);
 };
-function rowsTable(label, columns, values) {
+function rowsTable(label, columns, values, open) {
   const total = values[0].length;
   return grid({
-    label, total,
+    label, total, open,
     columns: columns.map(([, name, unit], number) => ({
       name, number: unit !== "text", kind: number === 0 ? "full name" : number > 7 ? "wide" : number > 4 ? "rest" : "",
       width: number === 0 ? "minmax(9rem, 2.5fr)" : unit === "time" ? "minmax(11.8rem, 1fr)" : "minmax(5rem, 1fr)",
