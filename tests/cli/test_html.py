@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -360,3 +361,21 @@ def test_copies_have_a_strip_each(tmp_path: Path) -> None:
     assert of["stale"] == "c/t-0"
     assert [pair["verdict"] for pair in of["pairs"]] == ["agree", "diverged", "diverged"]
     assert of["pairs"][1]["differs"] == [[10, 18]]
+
+
+@pytest.mark.parametrize(
+    "arguments", [("verify", "--deep"), ("verify", "--compare"), ("recover",), ("stat", "--deep")], ids=" ".join
+)
+def test_no_page_that_is_reproducible_has_an_absolute_path(damaged: Path, arguments: tuple[str, ...]) -> None:
+    shutil.copytree(damaged, damaged.parent / "copy")
+    paths = str(damaged), str(damaged.parent / "copy")
+    first = page_of(damaged, *arguments, "--reproducible", *paths)[1]
+    assert str(damaged.parent) not in first
+    assert page_of(damaged, *arguments, "--reproducible", *paths)[1] == first or arguments[0] == "stat"
+
+
+def test_a_full_disk_is_in_the_verdict(keyed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kdump.stat.rows.LogDirectoryRow.is_nearly_full", property(lambda self: True))
+    _, text = page_of(keyed, "stat", "--reproducible", str(keyed))
+    assert "less than a tenth is free on the file system of logs" in text
+    assert 'class="verdict doubtful"' in text

@@ -144,7 +144,10 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer, StatRenderer):
         lines: list[FieldValue] = []
         if full:
             tone = DOUBTFUL
-            lines += [["Disk", f"less than a tenth is free on the file system of {row.path}"] for row in full[:3]]
+            lines += [
+                ["Disk", f"less than a tenth is free on the file system of {self._names.text(row.path or '')}"]
+                for row in full[:3]
+            ]
         if total.is_damaged:
             damage = total.sums.damage
             tone = BAD

@@ -47,7 +47,7 @@ class FindingTable:
         if self._left[severity] <= 0:
             self._cut[severity.word] += 1
             return
-        text = script_string(finding_sentence(finding))
+        text = script_string(self._name_of(finding_sentence(finding)))
         file, taken = self._file(finding)
         code, _ = self._codes.index(finding.code)
         broker, _ = self._brokers.index(finding.broker or "")

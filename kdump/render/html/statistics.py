@@ -148,7 +148,10 @@ def stat_sections(result: StatResult, names: PathNames, *, show_keys: bool) -> I
     if keys:
         text = "Keys are shown as they are." if show_keys else "A key is shown as its length and hash: --show-keys."
         yield {"id": "keys", "title": "Heaviest keys", "text": text, "data": keys}
-    yield from (_table(section, names) for section in result.sections if section.rows and section not in asked)
+    for section in result.sections:
+        is_shown = result.is_overview and section.kind in (RowKind.CODEC, RowKind.MAGIC)  # as bars
+        if section.rows and section not in asked and not is_shown:
+            yield _table(section, names)
 
 
 def stat_tiles(total: TotalRow) -> Iterator[tuple[str, int | None, str]]:

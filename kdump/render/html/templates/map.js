@@ -110,7 +110,7 @@ function drawMap(of, scale, context, width, height, cursor) {
   // what the next start removes
   for (const cut of of.cuts) {
     const x = at(scale.position(cut.segment, cut.position)), end = at(scale.position(cut.segment, cut.position + cut.length));
-    context.globalAlpha = .6;
+    context.globalAlpha = .75;
     fill(context, "card", x, top, Math.max(2, end - x), bar);
     context.globalAlpha = 1;
     hatch(context, null, "bad", x, top, Math.max(2, end - x), bar);
@@ -136,7 +136,7 @@ function drawMap(of, scale, context, width, height, cursor) {
     context.moveTo(x, top + bar - 2); context.lineTo(x + 5, top + bar + 4); context.lineTo(x, top + bar + 10); context.lineTo(x - 5, top + bar + 4);
     context.fill();
   }
-  let free = -1;
+  let free = 0;
   context.textBaseline = "top";
   for (const [name, label] of MARKS.filter(([each]) => of[each] !== null && of[each] !== undefined).sort((one, other) => of[one[0]] - of[other[0]])) {
     const x = at(scale.offset(of[name])), text = label, long = context.measureText(text).width;
@@ -184,7 +184,7 @@ sections.maps = (to) => {
     const said = [`${of.segments.base.length} segments, ${bytes(scale.total)}`, `offsets ${scale.low} to ${scale.high - 1}`];
     for (const [name, label] of MARKS) if (of[name] !== null && of[name] !== undefined) said.push(`${label} ${of[name]}`);
     if (of.cuts.length) said.push(`a broker cuts ${segmentName(of, of.cuts[0].segment)} at position ${of.cuts[0].position}`);
-    if (of.open.length) said.push(`${of.open.length} open transactions`);
+    if (of.open.length) said.push(`${of.open.length} open ${of.open.length === 1 ? "transaction" : "transactions"}`);
     canvas.setAttribute("aria-label", `Map of ${of.name}: ${said.join("; ")}. Arrow keys move over the cells, Enter shows the findings.`);
     const caption = make("figcaption", {}, make("strong", { text: of.name }), ...said.map((each) => make("span", { text: each })));
     const redo = () => drawMap(of, scale, canvas.getContext("2d"), canvas.clientWidth, canvas.clientHeight, cursor);
