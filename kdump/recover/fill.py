@@ -43,6 +43,7 @@ def fill(given: PlanInput, partition: Partition, budget: RebuildBudget | None = 
         raise SourceError(
             f"{partition.path}: no other copy of the partition is in {', '.join(given.options.fill_from)}"
         )
+    seen = {segment.log.path: stamp_of(segment.log.path) for each in others for segment in each.segments}
     found = fill_of(partition, others, given.options.max_batch_bytes)
     sentences = (*_given_sentences(found), *_missing_sentences(found))
     if not found.filled:  # what remains is the work of another strategy
@@ -62,7 +63,7 @@ def fill(given: PlanInput, partition: Partition, budget: RebuildBudget | None = 
     segments = plan_segments(builder, log)
     plan_indexes(builder, log, segments)
     plan = complete_start(builder, log, segments)
-    sources = {piece.name: stamp_of(piece.name) for piece in builder.fills}
+    sources = {piece.name: seen[piece.name] for piece in builder.fills}
     stays = tuple(_still_not_covered(plan, found))
     return plan._replace(lost=_still_lost(plan, found), not_covered=stays, sources=sources, filled=sentences)
 
