@@ -236,7 +236,7 @@ def spark(command: Command) -> Command:
             show_envvar=True,
             callback=_master,
             help="Work on Spark: local[*], spark://host:7077, yarn, k8s://host, or sc://host for Spark Connect."
-            " Every worker must be able to reach the same paths. See kdump-spark(7).",
+            " Every worker must be able to reach the same paths. On one machine --jobs is faster. See kdump-spark(7).",
         ),
     ):
         command = option(command)

@@ -27,11 +27,13 @@ _OF_EXECUTORS: Final = ("spark.executor.memory", "spark.executor.cores", "spark.
 class SparkBackend(Protocol):
     """Runs jobs.
 
-    `slots` is how many tasks run at once; `most_result_bytes` bounds the answers of a job, 0 for no bound.
+    `slots` is how many tasks run at once now; `most_result_bytes` bounds the answers of a job, 0 for no bound.
     `names_host`: what cannot be read is reported with the host that could not.
     """
 
-    slots: int
+    @property
+    def slots(self) -> int: ...
+
     most_result_bytes: int
     names_host: bool
 
@@ -58,9 +60,13 @@ class RddBackend:
         """`log` is the file that the driver prints to, where kdump started it."""
         self._context, self._log = context, log
         self._tag = f"kdump-{uuid.uuid4()}"
-        self.slots = max(context.defaultParallelism, 1)
         self.names_host = not is_local(context.master or "")
         self.most_result_bytes = bytes_of(context.getConf().get("spark.driver.maxResultSize", _DEFAULT_RESULT))
+
+    @property
+    def slots(self) -> int:
+        """See SparkBackend. Spark counts the cores of the executors that there are now."""
+        return max(self._context.defaultParallelism, 1)
 
     def run(self, groups: Sequence[bytes]) -> list[bytes]:
         """See SparkBackend."""

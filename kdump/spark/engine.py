@@ -65,6 +65,7 @@ class SparkEngine:
         try:
             while more or waves:
                 while more and len(waves) < _LEAD:
+                    self.slots = self._backend.slots  # executors come and go
                     groups = self._next_groups(source)
                     more = bool(groups)
                     if more:

@@ -110,6 +110,9 @@ def test_pyspark_is_missing_or_too_old(kdump: Command, monkeypatch: pytest.Monke
     assert ran.status == 3
     said = "kdump: Spark needs PySpark 4.2 or later, and 4.1.2 is installed: pip install 'kdump[spark]'\n"
     assert ran.problems == said
+    ran = kdump.inside("verify", "--master", "local[*]", str(LOG))  # one machine, all of it
+    notice = "kdump: local[*] is this machine alone, where --jobs does the same work in a half to a fifth of the time\n"
+    assert ran.problems == notice + said
     monkeypatch.setattr(requirements.importlib.util, "find_spec", lambda name: None)
     ran = kdump.inside("stat", "--master", "local[2]", str(LOG))
     assert ran.status == 3

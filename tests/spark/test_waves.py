@@ -94,6 +94,18 @@ def test_thousands_of_small_tasks_are_few_groups() -> None:
     assert sum(backend.jobs) < 80
 
 
+def test_slots_are_counted_again_for_each_wave() -> None:
+    backend = InlineBackend(2)
+    engine = SparkEngine(backend)
+    results = engine.map(double, (SizedTask(number, 600 * MIB) for number in range(200)))
+    next(results)
+    backend.slots = 10
+    assert len(list(results)) == 199
+    assert max(backend.jobs[:3]) <= 2 + 1
+    assert max(backend.jobs) >= 10
+    assert engine.slots == 10
+
+
 def test_little_work_is_spread_over_the_slots() -> None:
     backend = InlineBackend(4)
     list(SparkEngine(backend).map(double, (SizedTask(n, 10 * MIB) for n in range(8))))
