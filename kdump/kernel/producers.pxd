@@ -49,6 +49,7 @@ cdef inline void *table_row(const ProducerTable *table, int64_t size, int64_t pr
 cdef enum:
     KIND_DATA, KIND_ABORT, KIND_COMMIT, KIND_ODD, KIND_GAP, KIND_EMPTY
     FLAG_TRANSACTIONAL = 1
+    FLAG_EMPTIED = 2     # the log cleaner removed all of its records
     FULL_RUNS = 16384
     IDLE = 86_400_000  # producer.id.expiration.ms: after it, any sequence is valid
 

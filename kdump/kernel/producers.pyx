@@ -55,9 +55,9 @@ DATA, ABORT, COMMIT, ODD, GAP, EMPTIED = KIND_DATA, KIND_ABORT, KIND_COMMIT, KIN
 TRANSACTIONAL = FLAG_TRANSACTIONAL
 RUNS_FULL = FULL_RUNS
 
-PROBLEMS = ("producer/sequence", "producer/epoch", "txn/state", "txn/marker-epoch")
+PROBLEMS = ("producer/sequence", "producer/epoch", "txn/state", "txn/marker-epoch", "txn/epochs")
 cdef enum:
-    SEQUENCE, EPOCH, STATE, MARKER_EPOCH
+    SEQUENCE, EPOCH, STATE, MARKER_EPOCH, EPOCHS
     PROBLEM_COUNT
 TALLIES = ("gap", "empty", "coordinator")
 cdef enum:
@@ -236,6 +236,7 @@ cdef enum:
     HAS_SEQUENCE = 1  # its last sequence is known, or it is known to have none
     CERTAIN = 2       # its whole state follows from the log
     TXN_CERTAIN = 4   # the first offset of its open transaction is certain
+    FILLED = 8        # its last batch has records: a cleaner can keep an empty one without the marker after it
 
 cdef struct Producer:
     int64_t producer_id
@@ -498,6 +499,8 @@ cdef class Producers:
             if e.node >= 0 and not event.flags & FLAG_TRANSACTIONAL:
                 self.add_problem(STATE, event, e)
                 self.finish(e)
+            elif e.node >= 0 and event.epoch > e.epoch and e.flags & FILLED and not event.flags & FLAG_EMPTIED:
+                self.add_problem(EPOCHS, event, e)
         elif e.node >= 0:
             if not event.flags & FLAG_TRANSACTIONAL:
                 self.finish(e)
@@ -509,10 +512,9 @@ cdef class Producers:
         self.mark_known(e, known, sure)
         e.epoch = event.epoch
         e.last_sequence = event.last_sequence
-        if event.first_sequence >= 0:
-            e.flags |= HAS_SEQUENCE
-        else:
-            e.flags &= ~HAS_SEQUENCE
+        e.flags = e.flags & ~(HAS_SEQUENCE | FILLED) | (HAS_SEQUENCE if event.first_sequence >= 0 else 0)
+        if not event.flags & FLAG_EMPTIED:
+            e.flags |= FILLED
         e.last_offset = event.last_offset
         e.offset_delta = event.offset_delta
         e.timestamp = event.timestamp

@@ -19,8 +19,8 @@ from kdump.kernel.cursor cimport batch_check, batch_length, whole_batch
 from kdump.kernel.indexes cimport Due, IndexTracker
 from kdump.kernel.layout cimport *
 from kdump.kernel.producers cimport (
-    FLAG_TRANSACTIONAL, FULL_RUNS, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_EMPTY, KIND_ODD, Event, Recorder, extend,
-    find_slot, record, record_gap, recorder_of,
+    FLAG_EMPTIED, FLAG_TRANSACTIONAL, FULL_RUNS, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_EMPTY, KIND_ODD, Event,
+    Recorder, extend, find_slot, record, record_gap, recorder_of,
 )
 from kdump.kernel.reading cimport FileBytes, file_bytes, fill, taken_error
 from kdump.kernel.records cimport (
@@ -732,6 +732,8 @@ cdef class Scanner:
             if event.kind == KIND_ODD or be32(p + RECORDS_COUNT_AT) > 1:
                 self._recorder.odd = True
         else:
+            if be32(p + RECORDS_COUNT_AT) == 0:
+                flags |= FLAG_EMPTIED
             if first_sequence < -1 or delta < 0:
                 self._recorder.odd = True
             if first_sequence != -1:

@@ -5,12 +5,14 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.Future;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.AbortTransactionSpec;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.ListOffsetsOptions;
+import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.ProducerState;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -18,6 +20,7 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.ElectionType;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -31,7 +34,9 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * or batches of an Idempotent or a Plain producer; a producer is one of its topic, and what it leaves open goes on in the next;
  * `read` isolation level and partitions: a line `partition offset value` for each record, and `partition end position of end`;
  * `open` and partitions: a line `partition offset` for each transaction that has no end, by its first offset;
- * `abort` partition and first offset: a line `aborted`.
+ * `abort` partition and first offset: a line `aborted`;
+ * `put` partition and records, `key=value` or, for a tombstone, `key`, each in a batch of its own;
+ * `lead` partition and its replicas, of which the first one leads then.
  *
  * Behind what a command prints stands a line `then`.
  */
@@ -77,9 +82,38 @@ public class Client {
                     }
                 }
             }
+            case "put" -> put(partition(arguments.get(0)), arguments.subList(1, arguments.size()));
+            case "lead" -> lead(partition(arguments.get(0)), arguments.stream().skip(1).map(Integer::valueOf).toList());
             case "delete" -> admin.deleteTopics(arguments).all().get();
             default -> abort(partition(arguments.get(0)), Long.parseLong(arguments.get(1)));
         }
+    }
+
+    private static void put(TopicPartition to, List<String> records) throws Exception {
+        var producer = PRODUCERS.computeIfAbsent(to.topic() + 'I', name -> producer(name, 'I', false));
+        for (String record : records) {
+            String[] parts = record.split("=", 2);
+            byte[] value = parts.length > 1 ? bytes(parts[1]) : null;
+            Future<RecordMetadata> sent =
+                producer.send(new ProducerRecord<>(to.topic(), to.partition(), bytes(parts[0]), value));
+            producer.flush();
+            sent.get();
+        }
+    }
+
+    private static void lead(TopicPartition partition, List<Integer> replicas) throws Exception {
+        admin.alterPartitionReassignments(
+            Map.of(partition, Optional.of(new NewPartitionReassignment(replicas)))).all().get();
+        long limit = System.nanoTime() + 60_000_000_000L;
+        while (leader(partition) != replicas.get(0) && System.nanoTime() < limit) {
+            admin.electLeaders(ElectionType.PREFERRED, Set.of(partition)).partitions().get();
+            Thread.sleep(200);
+        }
+    }
+
+    private static int leader(TopicPartition partition) throws Exception {
+        return admin.describeTopics(List.of(partition.topic())).allTopicNames().get().get(partition.topic())
+            .partitions().get(partition.partition()).leader().id();
     }
 
     private static TopicPartition partition(String name) {
@@ -154,7 +188,7 @@ public class Client {
             long limit = System.nanoTime() + 90_000_000_000L;
             while (partitions.stream().anyMatch(one -> consumer.position(one) < ends.get(one)) && System.nanoTime() < limit) {
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(500))) {
-                    String value = new String(record.value(), StandardCharsets.UTF_8);
+                    String value = record.value() == null ? "null" : new String(record.value(), StandardCharsets.UTF_8);
                     System.out.println(record.topic() + "-" + record.partition() + " " + record.offset() + " " + value);
                 }
             }

@@ -101,6 +101,7 @@ def test_everything_is_said() -> None:
         "producer/epoch",
         "txn/state",
         "txn/marker-epoch",
+        "txn/epochs",
         "gap",
         "empty",
         "coordinator",
@@ -409,6 +410,12 @@ def test_the_marker_is_the_first_record() -> None:
 # answers
 
 
+def emptied(offset: int, sequence: int, epoch: int = 0) -> bytes:
+    """A batch of a transaction of producer 7 from which the log cleaner removed the records."""
+    how = {"base_sequence": sequence, "producer_id": 7, "producer_epoch": epoch, "transactional": True}
+    return build.batch([], base_offset=offset, last_offset_delta=0, **how)
+
+
 KNOWN: dict[str, tuple[bytes, list[str], dict[str, int]]] = {
     "in sequence": (step(0, 0, 3) + step(3, 3), [], {}),
     "a new epoch begins at 0": (step(0, 5) + step(1, 0, epoch=1), [], {}),
@@ -428,6 +435,24 @@ KNOWN: dict[str, tuple[bytes, list[str], dict[str, int]]] = {
     "fenced twice": (
         step(0, 0, transactional=True) + build.marker("ABORT", base_offset=1, producer_epoch=2),
         ["txn/marker-epoch"],
+        {},
+    ),
+    "two epochs": (step(0, 0, transactional=True) + step(1, 0, epoch=1, transactional=True), ["txn/epochs"], {}),
+    "two epochs with a marker": (
+        step(0, 0, transactional=True)
+        + build.marker("COMMIT", base_offset=1)
+        + step(2, 0, epoch=1, transactional=True),
+        [],
+        {},
+    ),
+    "two epochs around damage": (
+        step(0, 0, transactional=True) + step(1, 1)[:-1] + b"x" + step(2, 0, epoch=1, transactional=True),
+        [],
+        {},
+    ),
+    "two epochs without records of one": (
+        emptied(0, 0) + step(2, 0, epoch=1, transactional=True) + emptied(3, 0, epoch=2),
+        [],
         {},
     ),
     "an older marker": (

@@ -83,6 +83,7 @@ class Producer:
     certain: bool = False  # no batch of it was ever missing
     sequence_known: bool = False
     marker_offset: int = -1  # of the last marker, when no data came after it
+    filled: bool = False  # its last batch of data has records
 
     def packed(self, producer_id: int) -> bytes:
         """As an entry of a producer snapshot."""
@@ -276,9 +277,12 @@ class Producers:
                 self.close(batch.producer_id)
             elif not known:
                 before.transaction_certain = False
+            elif batch.producer_epoch > before.epoch and before.filled and batch.count:
+                self.trouble("txn/epochs", batch, before, batch.base_sequence)
         producer = self.table.setdefault(batch.producer_id, Producer(batch.producer_epoch))
         producer.certain = sure and (before is None or producer.certain)
         producer.epoch = batch.producer_epoch
+        producer.filled = batch.count != 0
         producer.last_sequence = last_sequence(batch)
         producer.sequence_known = batch.base_sequence >= 0
         producer.last_offset = batch.last_offset

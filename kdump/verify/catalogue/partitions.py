@@ -69,6 +69,23 @@ ENTRIES = (
         "ProducerAppendInfo.appendEndTxnMarker, KIP-890",
     ),
     CatalogueEntry(
+        "txn/epochs",
+        _W,
+        "Transaction with two producer epochs",
+        (
+            "producer {producer_id} has a transaction open since offset {first} with epoch {previous}, and goes on "
+            "with epoch {epoch}: the marker between them is missing"
+        ),
+        (
+            "A producer gets another epoch after the end of its transaction. This copy lost the marker, as one does "
+            "that was away while the others compacted it away, or the batch before came after its transaction had "
+            "ended (before KIP-890). The next marker decides both parts: aborted records can be served, or committed "
+            "ones hidden. kdump verify --compare says what other copies have."
+        ),
+        _KEPT,
+        "KIP-890, Cleaner.shouldDiscardBatch",
+    ),
+    CatalogueEntry(
         "txn/coordinator-epoch",
         _I,
         "Coordinator epoch goes backwards",

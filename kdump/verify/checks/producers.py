@@ -1,4 +1,4 @@
-"""The checks `producer/*`, `txn/state`, `txn/marker-epoch`, `txn/coordinator-epoch` and `txn/empty`.
+"""The checks `producer/*`, `txn/state`, `txn/marker-epoch`, `txn/epochs`, `txn/coordinator-epoch` and `txn/empty`.
 
 The kernel applies them while it replays the batches of producers (kdump.kernel.producers). Here they become findings.
 """
@@ -20,6 +20,8 @@ def explain(path: str, problems: Iterable[ProducerProblem]) -> Iterator[Finding]
                 data |= {"previous": one.previous_epoch, "marker": one.marker}
             case "txn/state":
                 data |= {"first": one.txn_first}
+            case "txn/epochs":
+                data |= {"first": one.txn_first, "previous": one.previous_epoch}
             case _:
                 data |= {"previous": one.previous_epoch}
         yield make_finding(one.problem, path, one.position, one.size, offset=one.offset, severity=None, **data)

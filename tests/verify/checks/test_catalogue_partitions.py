@@ -291,6 +291,23 @@ CASES: dict[str, Case] = {
         f"{A}.log",
         of(markers(lambda writer: writer.end("COMMIT", 2, producer_epoch=1))),
     ),
+    "txn/epochs": Case(
+        of(
+            markers(
+                lambda writer: writer.data(2, 0, transactional=True, producer_epoch=1),
+                lambda w: w.end("COMMIT", 2, producer_epoch=1),
+            )
+        ),
+        "ignores",
+        f"{A}.log",
+        of(
+            markers(
+                lambda writer: writer.end("COMMIT", 2, producer_epoch=1),
+                lambda writer: writer.data(2, 0, transactional=True, producer_epoch=1),
+                lambda writer: writer.end("COMMIT", 2, producer_epoch=1),
+            )
+        ),
+    ),
     "txn/coordinator-epoch": Case(
         of(
             markers(
