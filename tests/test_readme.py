@@ -18,7 +18,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 READMES = {
     name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "kdump/README.md", "tests/README.md")
 }
-LINES = 150
+LINES = 152
 TRANSCRIPTS = [
     re.findall(r"^\$ (.*?)\n(.*?)(?=^\$ |\Z)", block, re.DOTALL | re.MULTILINE)
     for text in READMES.values()

@@ -252,7 +252,7 @@ _EVIDENCE: Final = {
         "broker {broker} was not in the ISR from {left} to {back}, {away} ms; delete.retention.ms is {retention}, "
         "producer.id.expiration.ms {expiration}; what differs was written before"
     ),
-    "rules": "an aborted transaction begins earlier here than in {other}, so a marker is missing here",
+    "rules": "a transaction begins earlier or goes on longer here than in {other}: a marker is missing here",
     "majority": "all other copies agree; compare again before you delete anything",
 }
 _STEPS: Final = {

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format.batch import CODEC_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL, Batch
+from kdump.kernel.producers import Producers
 from kdump.kernel.record_hashes import HASH_COLUMNS, NO_KEY, TOMBSTONE, RecordHasher, siphash
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.kernel.results import NO_VALUE
@@ -45,17 +46,43 @@ class FoundRecord(NamedTuple):
     timestamp_ms: int
 
 
+class _Replay(NamedTuple):
+    """Hands on what a log has to both."""
+
+    transactions: Transactions
+    producers: Producers
+
+    def begin(self, number: int) -> None:
+        self.transactions.begin(number)
+
+    def add(self, events: bytes) -> None:
+        self.transactions.add(events)
+        self.producers.replay(events)
+
+    def lose(self, position: int) -> None:
+        self.transactions.lose(position)
+        self.producers.forget()
+
+
 class Outcomes:
-    """What became of the transactions of a copy, by the markers below an offset. Raises SourceError."""
+    """What became of the transactions of a copy, by the markers below an offset. Raises SourceError.
+
+    `open`: the first offset of each open transaction, by producer. `two_epochs`: the offsets of batches with which a
+    transaction goes on with another producer epoch, so that a marker is missing before.
+    """
 
     def __init__(self, survey: LogSurvey, slices: Sequence[LogSlice], max_batch_bytes: int) -> None:
         self._transactions = Transactions(anchored=True, decided=True)
+        self._producers = Producers(sequences=False)
         self.open: dict[int, int] = {}
+        self.two_epochs = frozenset[int]()
         partition = survey.partition
         log = SlicedPartition(partition.path, partition.topic_partition, tuple(slices), copy=partition)
-        for _ in replay_log(log, self._transactions, max_batch_bytes):
+        for _ in replay_log(log, _Replay(self._transactions, self._producers), max_batch_bytes):
             pass
         self._transactions.seal()
+        problems, _, _ = self._producers.take()
+        self.two_epochs = frozenset(each.offset for each in problems if each.problem == "txn/epochs")
         for producer_id, _, _, _, first, *_ in self._transactions.open():
             self.open[producer_id] = first if first is not None else 0
 

@@ -113,8 +113,9 @@ class ReplicaDifferences(NamedTuple):
     offsets of batches that are committed in one copy and aborted in the other. `open_left`, `open_right`: the first
     offset of transactions that are open in that copy alone. `missing_left`, `missing_right`: records that the other
     copy has and that no log cleaner removed here. `earlier_left`, `earlier_right`: offsets of markers of aborted
-    transactions that begin earlier in that copy, by the transaction indexes. `latest_ms` is the latest timestamp of the
-    differing records that were looked at, None where none was.
+    transactions that begin earlier in that copy, by the transaction indexes. `two_epochs_left`, `two_epochs_right`:
+    batches with which a transaction goes on with another producer epoch in that copy alone. `latest_ms` is the latest
+    timestamp of the differing records that were looked at, None where none was.
     """
 
     fork: int | None
@@ -128,6 +129,8 @@ class ReplicaDifferences(NamedTuple):
     missing_right: OffsetTally
     earlier_left: OffsetTally
     earlier_right: OffsetTally
+    two_epochs_left: OffsetTally
+    two_epochs_right: OffsetTally
     keys: KeyDifferences
     latest_ms: int | None = None
 
@@ -162,6 +165,8 @@ class ReplicaComparison(NamedTuple):
             "missing_right": found.missing_right,
             "earlier_left": found.earlier_left,
             "earlier_right": found.earlier_right,
+            "two_epochs_left": found.two_epochs_left,
+            "two_epochs_right": found.two_epochs_right,
         }
         counts = {name: {"count": each.count, "first": each.first, "last": each.last} for name, each in tallies.items()}
         several = {"open_left": list(found.open_left), "open_right": list(found.open_right)}
@@ -259,6 +264,7 @@ class _PairInStep:
         self._records, self._epochs, self._outcomes_differ = OffsetTally(), OffsetTally(), OffsetTally()
         self._missing = OffsetTally(), OffsetTally()
         self._earlier = OffsetTally(), OffsetTally()
+        self._two_epochs = OffsetTally(), OffsetTally()
         self._latest_ms: int | None = None
         self._has_unkeyed = False
         self._reasons = dict[str, None]()
@@ -305,6 +311,7 @@ class _PairInStep:
             *self._open,
             *self._missing,
             *self._earlier,
+            *self._two_epochs,
             self._key_differences,
             self._latest_ms,
         )
@@ -384,6 +391,9 @@ class _PairInStep:
                 alone = []
             found.append(tuple(sorted(alone)))
         self._open = found[0], found[1]
+        for tally, own, other in zip(self._two_epochs, (a, b), (b, a), strict=True):
+            for offset in sorted(own.two_epochs - other.two_epochs):
+                tally.add(offset)
 
     def _compare_indexes(self) -> None:
         """The first offsets of aborted transactions that both transaction indexes have."""

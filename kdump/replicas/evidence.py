@@ -15,7 +15,9 @@ from kdump.replicas.comparison import ReplicaComparison, Verdict
 METADATA: Final = "metadata"
 """The replica was away for longer than tombstones and markers are kept, and what differs is older than its return."""
 RULES: Final = "rules"
-"""An aborted transaction of the copy begins earlier than in another one: it lost a marker in between."""
+"""A transaction of the copy has two producer epochs, or is aborted and begins earlier than in another copy: the copy
+lost a marker.
+"""
 MAJORITY: Final = "majority"
 """The copy agrees with none of the others, and all others agree."""
 
@@ -70,7 +72,11 @@ def evidence_of(
     if history is not None:
         yield from _by_metadata(pairs, history, brokers or {})
     for pair in pairs:
-        left, right = pair.differs.earlier_left.count, pair.differs.earlier_right.count
+        found = pair.differs
+        left = found.earlier_left.count + found.two_epochs_left.count
+        right = found.earlier_right.count + found.two_epochs_right.count
+        if pair.verdict is not Verdict.DIVERGED:
+            continue
         if left and not right:
             yield Evidence(RULES, pair.left, pair.right)
         elif right and not left:

@@ -1,11 +1,14 @@
-"""Copies of three real brokers that a tombstone parts: what is said of them is what each serves as leader."""
+"""Copies of three real brokers, one of which missed a tombstone, and in another topic the marker of an abort.
+
+What is said of them is what each serves as leader.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
@@ -18,24 +21,30 @@ from kdump.storage.records import open_batch, records
 from kdump.storage.walk import BatchChunk, Walk
 from support.command_runs import run_inside
 
-NAME = "lasting-0"
+NAME, ABORTED = "lasting-0", "compacted-0"
+ABORT = bytes(4)
+"""The key of the control record."""
 SETTINGS = {
     "log.cleaner.backoff.ms": 200,
     "log.cleaner.min.cleanable.ratio": 0.01,
     "log.cleaner.dedupe.buffer.size": 4_000_000,
     "log.segment.delete.delay.ms": 500,
     "log.initial.task.delay.ms": 500,
+    "transaction.state.log.replication.factor": 3,
+    "transaction.state.log.min.isr": 1,
+    "producer.id.expiration.ms": 1500,
+    "producer.id.expiration.check.interval.ms": 300,
     "min.insync.replicas": 1,
 }
 TOPIC = (
-    "lasting:1@1+2+3:cleanup.policy=compact,segment.ms=200,segment.jitter.ms=0,min.cleanable.dirty.ratio=0.01,"
+    "1@1+2+3:cleanup.policy=compact,segment.ms=200,segment.jitter.ms=0,min.cleanable.dirty.ratio=0.01,"
     "delete.retention.ms=0"
 )
 
 
-def stored(directory: Path) -> Iterator[tuple[int, bytes | None]]:
+def stored(directory: Path, name: str = NAME) -> Iterator[tuple[int, bytes | None]]:
     """The offsets and keys of the records of a copy."""
-    for item in kdump.discover([str(directory / NAME)]):
+    for item in kdump.discover([str(directory / name)]):
         for segment in item.segments if isinstance(item, Partition) else ():
             with segment.log.open() as source:
                 for chunk in Walk(source, base_offset=segment.log.base_offset, everything=True):
@@ -45,32 +54,53 @@ def stored(directory: Path) -> Iterator[tuple[int, bytes | None]]:
                             yield from ((each.offset, each.key) for each in records(batch, opened))
 
 
-def keys_of(directory: Path) -> set[bytes | None]:
+def keys_of(directory: Path, name: str = NAME) -> set[bytes | None]:
     for _ in range(20):
         try:
-            return {key for _, key in stored(directory)}
+            return {key for _, key in stored(directory, name)}
         except kdump.SourceError:  # the cleaner deleted a file
             time.sleep(0.05)
     raise AssertionError("the files never hold still")
 
 
-def end_of(directory: Path) -> int:
-    return max(offset for offset, _ in stored(directory)) + 1
+def end_of(directory: Path, name: str = NAME) -> int:
+    return max(offset for offset, _ in stored(directory, name)) + 1
 
 
-def until_it_has(directory: Path, end: int) -> None:
+def until_it_has(directory: Path, end: int, name: str = NAME) -> None:
     limit = time.monotonic() + 60
-    while end_of(directory) < end:
+    while (
+        not any((directory / name).glob("*.log"))
+        or max((at for at, _ in stored(directory, name)), default=-1) < end - 1
+    ):
         assert time.monotonic() < limit
         time.sleep(0.2)
 
 
-def compared(*directories: Path) -> tuple[int, list[dict[str, Any]]]:
-    ran = run_inside(Path.cwd(), "verify", "--compare", "--show-keys", "--format", "json", *map(str, directories))
-    return ran.status, [json.loads(line) for line in ran.lines if f'"topic":"{NAME[:-2]}"' in line]
+def compared(name: str, *directories: Path) -> tuple[int, list[dict[str, Any]]]:
+    found = [str(each / name) for each in directories]
+    ran = run_inside(Path.cwd(), "verify", "--compare", "--show-keys", "--format", "json", *found)
+    return ran.status, [json.loads(line) for line in ran.lines[:-1]]
 
 
-def test_a_tombstone_that_a_broker_missed(kafka: ModuleType, tmp_path: Path) -> None:
+def check(name: str, logs: Sequence[Path], keys: Mapping[str, tuple[int, int]], reasons: Sequence[str]) -> None:
+    """The third copy is stale, and differs in these keys from both others."""
+    names = [str(each / name) for each in logs]
+    status, lines = compared(name, *logs)
+    pairs = {tuple(line["pair"]): line for line in lines if line["type"] == "comparison"}
+    assert (status, {line["code"] for line in lines if line["type"] == "finding"}) == (1, {"replica/state"})
+    assert pairs[names[0], names[1]]["verdict"] == "agree"
+    for other in names[:2]:
+        found = pairs[other, names[2]]
+        assert found["verdict"] == "diverged"
+        assert {key["key"]: (key["left"], key["right"]) for key in found["differs"]["keys"]["first"]} == keys
+        assert found["stale"] == names[2]
+        assert list(dict.fromkeys(each["reason"] for each in found["evidence"])) == reasons
+        assert (found["evidence"][0]["broker"], found["evidence"][0]["delete_retention_ms"]) == (3, 0)
+        assert [step["path"] for step in found["steps"] if step["step"] == "delete"] == [names[2]]
+
+
+def test_what_a_broker_missed(kafka: ModuleType, tmp_path: Path) -> None:
     with ExitStack() as running:
         first = running.enter_context(kafka.kraft_broker(tmp_path / "first", settings=SETTINGS))
         second, third = (
@@ -79,60 +109,48 @@ def test_a_tombstone_that_a_broker_missed(kafka: ModuleType, tmp_path: Path) -> 
             )
             for name, node in (("second", 2), ("third", 3))
         )
+        brokers = first, second, third
+        logs = [each.logs for each in brokers]
         client = Client(kafka, first.bootstrap)
-        client.make(TOPIC)
-        client.run(("put", NAME, "gone=back", "kept=one"))
+        client.make(f"lasting:{TOPIC}", f"compacted:{TOPIC}")
+        client.run(("put", NAME, "gone=back", "kept=one"), ("write", f"{ABORTED}:pO3"))
         until_it_has(third.logs, 2)
+        until_it_has(third.logs, 9, ABORTED)
         third.stop()
-        client.run(("put", NAME, "gone", "kept=two"))
-        limit, number = time.monotonic() + 90, 0
-        while any(b"gone" in keys_of(each.logs) for each in (first, second)):
+        # The next transaction of the producer aborts the one that it left open.
+        client.run(("put", NAME, "gone", "kept=two"), ("write", f"{ABORTED}:pC1"))
+        limit, number = time.monotonic() + 120, 0
+        while any(b"gone" in keys_of(each) or ABORT in keys_of(each, ABORTED) for each in logs[:2]):
             assert time.monotonic() < limit
             number += 1
-            client.run(("put", NAME, f"more={number}"))
+            client.run(("put", NAME, f"more={number}"), ("put", ABORTED, f"more={number}"))
         third.start()
-        client.run(("put", NAME, "last=one"))
-        end = end_of(first.logs)
-        for each in (second, third):
-            until_it_has(each.logs, end)
-        client.run(("lead", NAME, "3", "1", "2"))
-        served = client.read("read_committed", NAME)[NAME]
-        client.run(("lead", NAME, "1", "2", "3"))
-        right = client.read("read_committed", NAME)[NAME]
-        assert ("back" in served.values(), "back" in right.values()) == (True, False)
+        client.run(("put", NAME, "last=one"), ("put", ABORTED, "last=one"))
+        for name in (NAME, ABORTED):
+            for each in logs[1:]:
+                until_it_has(each, end_of(first.logs, name), name)
 
-        logs = [each.logs for each in (first, second, third)]
-        status, lines = compared(*logs)
-        pairs = {tuple(line["pair"]): line for line in lines if line["type"] == "comparison"}
-        names = [str(each / NAME) for each in logs]
-        assert status == 1
-        assert [pairs[pair]["verdict"] for pair in ((names[0], names[1]), (names[0], names[2]))] == [
-            "agree",
-            "diverged",
-        ]
-        found = pairs[names[0], names[2]]
-        assert {key["key"]: (key["left"], key["right"]) for key in found["differs"]["keys"]["first"]} == {
-            "gone": (-1, 0)
+        def served(leader: str, *others: str) -> list[set[str]]:
+            client.run(*(("lead", name, leader, *others) for name in (NAME, ABORTED)))
+            found = client.read("read_committed", NAME, ABORTED)
+            return [set(found[name].values()) for name in (NAME, ABORTED)]
+
+        stale, right = served("3", "1", "2"), served("1", "2", "3")
+        assert ("back" in stale[0], "back" in right[0]) == (True, False)
+        assert [any(text.startswith("open") for text in each[1]) for each in (stale, right)] == [True, False]
+        check(NAME, logs, {"gone": (-1, 0)}, ["metadata", "majority"])
+        whole = dict(stored(third.logs, ABORTED))
+        wrong = {
+            f"key {number}": max(at for at, key in whole.items() if key == b"key %d" % number)
+            for number in (1, 3, 5, 6)
         }
-        assert (found["stale"], [each["reason"] for each in found["evidence"]]) == (names[2], ["metadata", "majority"])
-        evidence = found["evidence"][0]
-        assert (evidence["broker"], evidence["delete_retention_ms"]) == (3, 0)
-        assert {line["code"] for line in lines if line["type"] == "finding"} == {"replica/state"}
+        check(ABORTED, logs, {key: (-1, at) for key, at in wrong.items()}, ["metadata", "rules", "majority"])
 
-        (step,) = (each for each in found["steps"] if each["step"] == "delete")
-        assert step["path"] == names[2]
         third.stop()
-        shutil.rmtree(third.logs / NAME)
+        for name in (NAME, ABORTED):
+            shutil.rmtree(third.logs / name)
         third.start()
-        until_there(third.logs, end)
-        assert "back" not in client.read("read_committed", NAME)[NAME].values()
-        status, lines = compared(*logs)
-        assert (status, {line["verdict"] for line in lines}) == (0, {"agree"})
-
-
-def until_there(directory: Path, end: int) -> None:
-    limit = time.monotonic() + 60
-    while not any((directory / NAME).glob("*.log")) or not list(stored(directory)):
-        assert time.monotonic() < limit
-        time.sleep(0.2)
-    until_it_has(directory, end)
+        for name in (NAME, ABORTED):
+            until_it_has(third.logs, end_of(first.logs, name), name)
+            status, lines = compared(name, *logs)
+            assert (status, {line["verdict"] for line in lines}) == (0, {"agree"})

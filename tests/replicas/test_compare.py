@@ -60,13 +60,16 @@ def pair(one: Path, other: Path, **how: int) -> ReplicaComparison:
     return both
 
 
-def data(offset: int, key: bytes | None, value: bytes | None, *, pid: int = -1, epoch: int = 0, last: int = 0) -> bytes:
-    how = {"transactional": True, "producer_id": pid, "producer_epoch": 0, "base_sequence": 0} if pid >= 0 else {}
+def data(
+    offset: int, key: bytes | None, value: bytes | None, *, pid: int = -1, epoch: int = 0, producer_epoch: int = 0
+) -> bytes:
+    producer = {"producer_id": pid, "producer_epoch": producer_epoch, "base_sequence": 0}
+    how = {"transactional": True, **producer} if pid >= 0 else {}
     return build.batch([build.record(key, value, timestamp=1000 + offset)], base_offset=offset, epoch=epoch, **how)
 
 
-def marker(offset: int, how: str, pid: int = 7) -> bytes:
-    return build.marker(how, base_offset=offset, producer_id=pid)
+def marker(offset: int, how: str, pid: int = 7, **fields: int) -> bytes:
+    return build.marker(how, base_offset=offset, producer_id=pid, **fields)
 
 
 def plain(count: int = 12) -> list[bytes]:
@@ -649,6 +652,22 @@ def test_a_history_begins_with_the_oldest_snapshot_that_the_log_continues(tmp_pa
     (place / snapshot_name(10)).unlink()
     (place / snapshot_name(12)).unlink()
     assert not read_histories(find_metadata_log(str(place)), [(TOPIC_ID, 0)])[TOPIC_ID, 0].is_complete
+
+
+def test_a_transaction_with_two_epochs_names_the_copy_that_lost_a_marker(tmp_path: Path) -> None:
+    """The abort was lost, and a later commit of the producer decides both: aborted data is served."""
+    later = data(6, b"later", V, pid=7, producer_epoch=1)
+    lost = [WRITTEN, later, marker(7, "COMMIT", producer_epoch=1), *END]
+    one, other = copies(tmp_path, Case([later, marker(7, "COMMIT", producer_epoch=1), *END], lost))
+    status, (line, finding, _) = verify(one, other)
+    assert (status, line["verdict"], finding["code"], finding["path"]) == (
+        1,
+        "diverged",
+        "replica/state",
+        str(other / "t-0"),
+    )
+    assert (line["stale"], [each["reason"] for each in line["evidence"]]) == (str(other / "t-0"), ["rules"])
+    assert line["differs"]["two_epochs_right"] == {"count": 1, "first": 6, "last": 6}
 
 
 def test_what_to_do_names_no_copy_without_evidence(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from support.manual import LITERAL, pages
 
 SPARK = "kdump-spark.7"
+REPLICAS = "kdump-replicas.7"
 LIBRARY = "kdump.3"
-OTHERS = (SPARK, LIBRARY)
+OTHERS = (SPARK, REPLICAS, LIBRARY)
 """The pages that are not of a command."""
 
 
