@@ -11,7 +11,7 @@ from kdump.log.ranges import UNKNOWN_END, ByteRange, OffsetRange
 from kdump.log.severity import Severity
 from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, Item, SearchLimit, ShrunkFile, Tail, TailContent
 
-_DAMAGES: Final = ("batch/crc", "batch/magic", "batch/limit")
+_SKIPPED: Final = "gap/bytes"
 MISPLACED: Final = "record/delta"
 """The code of a batch of which all records are read, at offsets that cannot be right."""
 _TORN_HEADER: Final = 27
@@ -105,7 +105,7 @@ def codes_of(suspect: int) -> list[str]:
 def _code_of(item: Gap | Tail) -> str:
     if isinstance(item, Tail):
         return f"tail/{item.reason}"
-    return "batch/length" if item.headed else "gap/bytes"
+    return "batch/length" if item.headed else _SKIPPED
 
 
 def damaged_ranges(path: str, item: Item, *, active: bool = False) -> Iterator[DamagedRange]:
@@ -115,16 +115,16 @@ def damaged_ranges(path: str, item: Item, *, active: bool = False) -> Iterator[D
     """
     match item:
         case BatchChunk():
-            for batch, suspect in zip(item.rows(), item.suspects(), strict=True):
-                what = next(code for code in _DAMAGES if suspect >> SUSPECTS.index(code) & 1)
-                yield DamagedRange(path, batch.position, batch.size, what)
+            for damage in damages_in(item):
+                yield DamagedRange(path, damage.start, damage.stop - damage.start, damage.code)
         case Gap():
-            yield DamagedRange(path, item.position, item.length, "gap/bytes")
+            # A read that skips bytes does not say whether they begin with the header of a batch.
+            yield DamagedRange(path, item.position, item.length, _SKIPPED)
         case SearchLimit():
             yield DamagedRange(path, item.position, item.length, "gap/unsearched", Severity.WARNING)
         case Tail():
             severity = zeros_severity(item, active=active) if item.reason is TailContent.ZEROS else Severity.ERROR
-            yield DamagedRange(path, item.position, item.length, f"tail/{item.reason}", severity)
+            yield DamagedRange(path, item.position, item.length, _code_of(item), severity)
         case ShrunkFile():
             raise shrunk(path, item.position, item.position + item.length)
         case ForeignBatch():
