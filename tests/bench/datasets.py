@@ -80,6 +80,7 @@ SPECS: dict[str, Spec] = {
     "compacted": Spec(partial(streams.compacted, batch_bytes=16 << 10), segments=4),
     "one-record": Spec(partial(streams.one_record, batch_bytes=140)),
     "flipped-bit": Spec(partial(streams.plain, batch_bytes=16 << 10), damaged_share=1e-9),
+    "flipped-bit-transactional": Spec(partial(streams.transactional, batch_bytes=16 << 10), damaged_share=1e-9),
     "damaged": Spec(partial(streams.plain, batch_bytes=16 << 10), damaged_share=0.01),
     "magic1": Spec(partial(streams.magic1, append_bytes=16 << 10)),
     "log": Spec(partial(streams.plain, batch_bytes=16 << 10), segments=4, units=1 / 4),

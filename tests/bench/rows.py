@@ -183,7 +183,7 @@ def recover() -> Iterator[Row]:
         ("idempotent-x4", "idempotent", None),
     ):
         yield Row(f"recover-{name}", data, Kind.AT_LEAST, target, _recover, lambda tools, data: tools.loader(data))
-    for name, target in (("flipped-bit", 2.0), ("damaged", None)):
+    for name, target in (("flipped-bit", 2.0), ("flipped-bit-transactional", None), ("damaged", None)):
         yield Row(f"verify-{name}", name, Kind.AT_MOST, target, _verify_damaged, _floor, _help)
         yield Row(f"recover-plan-{name}", name, Kind.AT_MOST, target, _recover_damaged, _verify_damaged)
         yield Row(f"memory-recover-plan-{name}", name, Kind.PEAK, 64, _recover_damaged)
