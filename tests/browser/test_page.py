@@ -1,6 +1,6 @@
 """The page of `--format html` in a browser: Playwright drives the Chromium of the distribution (.ci/browser).
 
-`KDUMP_AXE` is the path of axe.min.js of the npm package axe-core.
+`KDUMP_AXE` is the path of the script of axe-core.
 """
 
 from __future__ import annotations
