@@ -21,9 +21,11 @@ from kdump.storage.partition import Partition
 from kdump.storage.source import BytesSource
 from kdump.verify import partition
 from kdump.verify.report import Report
-from support import build, damage, damage_partition, partition_cases
+from kdump.verify.scan import ScanOptions
+from kdump.verify.verify import verify_logs
+from support import build, cuttings, damage, damage_partition, partition_cases
 from support.damage import NotApplicable
-from support.expected_files import put, report_of
+from support.expected_files import NOW_MS, put, report_of
 from support.laws import examples
 from support.salvage_faults import partitions
 
@@ -160,3 +162,22 @@ def test_a_log_with_many_damages_is_planned_as_if_it_was_read(tmp_path: Path) ->
         broken = partition_cases.broken(segments, rng, 60)
         files = {f"{segment.base_offset:020d}.log": segment.data for segment in broken}
         check_plans(put(tmp_path / str(number) / "topic-0", files), number)
+
+
+def test_a_scan_in_ranges_plans_as_if_the_log_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = 0
+    for number in range(examples(30)):
+        rng = random.Random(number)
+        segments = build.partition(rng, batches=60, odd=rng.choice((0, 0.1)))
+        broken = partition_cases.broken(segments, rng, rng.choice((1, 3, 20)))
+        files = {f"{segment.base_offset:020d}.log": segment.data for segment in broken}
+        directory = put(tmp_path / str(number) / "topic-0", files)
+        with monkeypatch.context() as patch:
+            cuttings.borders(patch, rng)
+            how = ScanOptions(valid_segments=True, now_ms=NOW_MS)
+            (report,) = verify_logs(discover([str(directory)]), how, engine=cuttings.Ranges())
+        seen += bool(report.views)
+        for options in OPTIONS:
+            wanted = plan_of(replace(report, views={}), directory, options)
+            assert plan_of(report, directory, options) == wanted, (number, options.strategy)
+    assert seen > examples(30) // 2
