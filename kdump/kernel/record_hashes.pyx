@@ -344,33 +344,48 @@ cdef class KeyStates:
             return True
         row = self._find(hashed)
         if row == NULL:
-            if self._table.count == self._table.most:
-                return False
-            row = add_row(&self._table, <uint64_t> hashed[H_KEY_HIGH])
+            row = self._new(hashed)
             if row == NULL:
-                self._table.failed = True
-                return True
-            row[S_LOW] = hashed[H_KEY_LOW]
-            row[S_LEFT] = row[S_RIGHT] = -1
+                return self._table.failed
         if outcome == D_COMMITTED:
             row[S_LEFT + side] = value_of(hashed)
         elif outcome == D_UNDECIDED:
             row[S_FLAGS] |= UNKNOWN_LEFT << side
         return True
 
-    cdef void _settle(self, const int64_t *left, const int64_t *right) noexcept nogil:
-        """Note a record that both copies have."""
+    cdef int64_t *_new(self, const int64_t *hashed) noexcept nogil:
+        """Add a row; NULL where there is no room or, with `failed`, no memory."""
+        cdef int64_t *row
+        if self._table.count == self._table.most:
+            return NULL
+        row = add_row(&self._table, <uint64_t> hashed[H_KEY_HIGH])
+        if row == NULL:
+            self._table.failed = True
+            return NULL
+        row[S_LOW] = hashed[H_KEY_LOW]
+        row[S_LEFT] = row[S_RIGHT] = -1
+        return row
+
+    cdef bint _settle(self, const int64_t *left, const int64_t *right) noexcept nogil:
+        """Note a record that both copies have; False where there is no room."""
         cdef int64_t *row = self._find(left)
+        cdef const int64_t *hashed
         cdef int side
         cdef int64_t outcome
         if row == NULL:
-            return
+            if left[H_FLAGS] == right[H_FLAGS] or not self._is_mine(<uint64_t> left[H_KEY_HIGH]):
+                return True
+            row = self._new(left)  # one is a tombstone, or what became of them is not the same
+            if row == NULL:
+                return self._table.failed
         for side in range(2):
-            outcome = (right if side else left)[H_FLAGS] >> OUTCOME_SHIFT
+            hashed = right if side else left
+            outcome = hashed[H_FLAGS] >> OUTCOME_SHIFT
             if outcome == D_COMMITTED:
-                row[S_LEFT + side] = value_of(left)
+                row[S_LEFT + side] = value_of(hashed)
             elif outcome == D_UNDECIDED:
                 row[S_FLAGS] |= UNKNOWN_LEFT << side
+        return True
 
     def merge(self, RecordHasher left, RecordHasher right, *, bint listed, bint states):
         cdef int64_t compared = 0
@@ -383,6 +398,9 @@ cdef class KeyStates:
             a = left._cells + left.at * HASH_WIDTH if left.at < left.count else NULL
             b = right._cells + right.at * HASH_WIDTH if right.at < right.count else NULL
             if a != NULL and b != NULL and a[H_OFFSET] == b[H_OFFSET]:
+                if states and is_state(a[H_FLAGS]) and not self._settle(a, b):
+                    full = True
+                    break
                 compared += 1
                 if a[H_HIGH] != b[H_HIGH] or a[H_LOW] != b[H_LOW]:
                     records.append(a[H_OFFSET])
@@ -390,8 +408,6 @@ cdef class KeyStates:
                     epochs.append(a[H_OFFSET])
                 elif a[H_FLAGS] != b[H_FLAGS]:
                     outcomes.append((a[H_OFFSET], a[H_FLAGS] >> OUTCOME_SHIFT, b[H_FLAGS] >> OUTCOME_SHIFT))
-                if states and is_state(a[H_FLAGS]):
-                    self._settle(a, b)
                 left.at += 1
                 right.at += 1
             elif a != NULL and (b == NULL or a[H_OFFSET] < b[H_OFFSET]):

@@ -110,7 +110,7 @@ class ReplicaDifferences(NamedTuple):
 
     `fork`: from this offset on their leader epochs contradict each other; `is_committed`: below a high watermark, None
     where that is not known. `records`: offsets with other records; `epochs`: with another leader epoch. `outcomes`:
-    offsets of batches that are committed in one copy and aborted in the other. `open_left`, `open_right`: the first
+    offsets of records that are committed in one copy and aborted in the other. `open_left`, `open_right`: the first
     offset of transactions that are open in that copy alone. `missing_left`, `missing_right`: records that the other
     copy has and that no log cleaner removed here. `earlier_left`, `earlier_right`: offsets of markers of aborted
     transactions that begin earlier in that copy, by the transaction indexes. `two_epochs_left`, `two_epochs_right`:
@@ -455,7 +455,9 @@ class _PairInStep:
     def _same(self, left: _Side, right: _Side, batches: int, states: KeyStates, *, is_first: bool) -> bool:
         """Batches with the same bytes: what became of them can differ all the same. False: they have to be hashed."""
         a, b = left.cursor, right.cursor
-        outcomes = list(zip(a.transactional(batches), b.transactional(batches), strict=True))
+        outcomes = a.transactional(batches)
+        if outcomes != b.transactional(batches):
+            return False
         if len(states):
             if outcomes:
                 return False
@@ -468,8 +470,6 @@ class _PairInStep:
         b.skip(batches)
         if is_first:
             self._batches += batches
-            for (offset, outcome), (_, other) in outcomes:
-                self._compare_outcomes(offset, outcome, other)
         return True
 
     def _compare_outcomes(self, offset: int, outcome: int, other: int) -> None:

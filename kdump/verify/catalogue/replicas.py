@@ -107,7 +107,7 @@ ENTRIES = (
         _E,
         "Transaction is committed in one copy and aborted in another",
         (
-            "batches that are committed in one of this copy and {other}, and aborted in the other: {count}, from "
+            "records that are committed in one of this copy and {other}, and aborted in the other: {count}, from "
             "offset {offset} to {last}"
         ),
         (
