@@ -136,7 +136,7 @@ function drawMap(of, scale, context, width, height, cursor) {
     context.moveTo(x, top + bar - 2); context.lineTo(x + 5, top + bar + 4); context.lineTo(x, top + bar + 10); context.lineTo(x - 5, top + bar + 4);
     context.fill();
   }
-  let free = 0;
+  let free = 3;
   context.textBaseline = "top";
   for (const [name, label] of MARKS.filter(([each]) => of[each] !== null && of[each] !== undefined).sort((one, other) => of[one[0]] - of[other[0]])) {
     const x = at(scale.offset(of[name])), text = label, long = context.measureText(text).width;
