@@ -332,6 +332,34 @@ def test_the_last_record_of_a_key_that_a_cleaned_copy_lost_is_located(tmp_path: 
         assert not any(found.differs[number].count for number in (2, 3, 4))
 
 
+@pytest.mark.laws
+def test_the_answer_depends_on_the_records_alone(tmp_path: Path) -> None:
+    """Whatever the segments and the memory, also where transactions and records differ."""
+    for trial in range(examples(60)):
+        choose = random.Random(100_000 * SEED + trial)
+        log = list[bytes]()
+        for offset in range(choose.randrange(8, 40)):
+            pid = choose.choice([-1, -1, 7, 8])
+            how = choose.choice(["COMMIT", "ABORT"])
+            value = choose.choice([None, V, b"other"])
+            is_marker = pid >= 0 and choose.random() < 0.4
+            key = b"k%d" % choose.randrange(5)
+            log.append(marker(offset, how, pid) if is_marker else data(offset, key, value, pid=pid))
+        log.append(data(len(log), b"end", V))
+        sides = [[each for each in log[:-1] if choose.random() < 0.85] + log[-1:] for _ in range(2)]
+        reach = [choose.randrange(1, len(log)) for _ in sides]
+        answers = []
+        for roll, most_keys in (1, 1), (3, 2), (99, 1000):
+            place = tmp_path / str(trial) / str(roll)
+            brokers = [
+                directory(place / str(side), batches, roll, checkpoints={"cleaner-offset-checkpoint": reach[side]})
+                for side, batches in enumerate(sides)
+            ]
+            found = pair(*brokers, most_keys=most_keys)
+            answers.append(found._replace(left="", right="", batches=0, records=0, keys=0))
+        assert answers[0] == answers[1] == answers[2], trial
+
+
 def offsets_of(batch: bytes) -> list[int]:
     """The offsets of the records of an uncompressed batch."""
     rows = memoryview(decode(batch[61:], int.from_bytes(batch[57:61]), int.from_bytes(batch[:8]), 0)[0]).cast("q")
