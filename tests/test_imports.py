@@ -28,7 +28,7 @@ from support.cases import each
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("fsspec", "numpy", "pandas", "pyarrow", "pyspark", "rich")
 FACTOR = 5
-MOST_MODULES = 102
+MOST_MODULES = 80
 """Of kdump, for a verify of one small file."""
 
 

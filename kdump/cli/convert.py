@@ -15,10 +15,10 @@ from kdump.cli.progress import CONVERTING, PREPARING, Progress
 from kdump.cli.sections import SectionedCommand
 from kdump.errors import KdumpError, reason
 from kdump.format.naming import TopicPartition, topic_partition_of
+from kdump.log.severity import Severity
 from kdump.render import FINDING_FORMATS, RenderOptions, renderer
 from kdump.render.base import ConversionRenderer
 from kdump.storage.read_policy import ReadPolicy
-from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
     from kdump.convert.options import ConvertOptions, Target

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from kdump.cli import complain, exit_status
 from kdump.cli.progress import READING, Progress
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Serial
 from kdump.errors import KdumpError, NotALog, SourceError
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.verify.verify import size_of

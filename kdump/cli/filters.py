@@ -13,7 +13,7 @@ import click
 from kdump.cli import complain, options
 from kdump.cli.param_type import ParamType
 from kdump.errors import KdumpError
-from kdump.verify.findings import Severity
+from kdump.log.severity import Severity
 
 if TYPE_CHECKING:
     from kdump.dump.filters import BytesPattern, HeaderPattern, ProducerPattern, RecordPredicates

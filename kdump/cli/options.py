@@ -15,11 +15,11 @@ from kdump.cli import completion
 from kdump.cli.param_type import ParamType
 from kdump.errors import KdumpError, SourceError
 from kdump.format.naming import LOG_KINDS, Kind
+from kdump.log.severity import Severity
 from kdump.render import PAGE_FORMATS
 from kdump.storage import discovery
 from kdump.storage.file_store import check_password
 from kdump.storage.partition import LogDirectory, LogFile, Partition, without_companions
-from kdump.verify.findings import Severity
 from kdump.verify.next_step import shell_command
 
 if TYPE_CHECKING:

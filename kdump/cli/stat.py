@@ -15,6 +15,7 @@ from kdump.cli.param_type import ParamType
 from kdump.cli.progress import MEASURING, Progress
 from kdump.cli.sections import SectionedCommand
 from kdump.format.java import MAX_LONG
+from kdump.log.severity import Severity
 from kdump.render import PAGE_FORMATS, STAT_FORMATS, RenderOptions, renderer
 from kdump.render.base import StatRenderer
 from kdump.stat.partition_reports import ReportOptions
@@ -25,7 +26,6 @@ from kdump.stat.stat import stat_logs
 from kdump.stat.values import StatOptions
 from kdump.storage.file_store import parent_of, real
 from kdump.verify.display import FindingDisplay
-from kdump.verify.findings import Severity
 
 SECTIONS = {
     "What is measured": ("deep", "open_wrappers", "bucket_ms", "partitions", "kind", "max_batch_bytes"),

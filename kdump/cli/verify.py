@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -13,11 +13,11 @@ from kdump.cli.execution import Found, ProblemLog, execution
 from kdump.cli.progress import Progress
 from kdump.cli.sections import SectionedCommand
 from kdump.errors import SourceError
+from kdump.log.severity import Severity
 from kdump.render import PAGE_FORMATS, REPORT_FORMATS, renderer
 from kdump.render import RenderOptions as Look
 from kdump.render.base import VerifyRenderer
 from kdump.verify import verify
-from kdump.verify.findings import CATALOGUE, Finding, Severity
 from kdump.verify.next_step import repair_of
 from kdump.verify.summary import (
     FindingFilter,
@@ -27,6 +27,9 @@ from kdump.verify.summary import (
     names_code,
     summarize_partition,
 )
+
+if TYPE_CHECKING:
+    from kdump.verify.findings import Finding
 
 SECTIONS = {
     "What is checked": (
@@ -65,6 +68,8 @@ ALL = "all"
 def _explain(ctx: click.Context, param: click.Parameter, code: str | None) -> None:
     if code is None or ctx.resilient_parsing:
         return
+    from kdump.verify.catalogue import CATALOGUE
+
     if code == ALL:
         for entry in CATALOGUE.values():
             click.echo(streams.folded(f"{entry.code:<24}{entry.severity.word:<9}{entry.title}"))
@@ -85,6 +90,8 @@ def _explain(ctx: click.Context, param: click.Parameter, code: str | None) -> No
 
 def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]) -> tuple[str, ...]:
     for pattern in patterns:
+        from kdump.verify.catalogue import CATALOGUE
+
         if not any(names_code(pattern, code) for code in CATALOGUE):
             raise click.BadParameter(f"no finding has the code {pattern!r} or begins with it", ctx, param)
     return patterns
@@ -308,7 +315,7 @@ def _reports(
 
 
 def _show(
-    report: verify.Report, findings: list[Finding], wanted: FindingFilter, chosen: dict[str, Any], out: VerifyRenderer
+    report: verify.Report, findings: "list[Finding]", wanted: FindingFilter, chosen: dict[str, Any], out: VerifyRenderer
 ) -> None:
     """Print what the options ask for of one report."""
     is_page = chosen["format_name"] in PAGE_FORMATS

@@ -16,8 +16,7 @@ from kdump.convert.results import (
     merge_counts,
     merge_notes,
 )
-from kdump.engine.protocol import Engine
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Engine, Serial
 from kdump.errors import KdumpError, SourceError
 from kdump.format.naming import TopicPartition, as_utf8, topics_text
 from kdump.storage.discovery import Found

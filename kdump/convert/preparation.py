@@ -5,8 +5,7 @@ from typing import Final, NamedTuple
 
 from kdump.convert.choice import Choice, ChosenCopies, Included, choose
 from kdump.convert.records.ordered_log import ordered_log
-from kdump.engine.protocol import Engine
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Engine, Serial
 from kdump.errors import NotALog, SourceError, only
 from kdump.format.naming import Kind
 from kdump.log.damage import DamagedRange

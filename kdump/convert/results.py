@@ -13,7 +13,8 @@ from kdump.errors import KdumpError, SourceError
 from kdump.format.naming import TopicPartition
 from kdump.replicas.merge import MissingRecords
 from kdump.stat.disk import file_system_of
-from kdump.verify.findings import CATALOGUE, Finding, Severity
+from kdump.verify.catalogue import CATALOGUE
+from kdump.verify.findings import Finding, Severity
 
 if TYPE_CHECKING:
     from kdump.convert.options import ConvertOptions

@@ -31,9 +31,10 @@ from kdump.storage.partition import LogFile
 from kdump.storage.records import UNOPENED, open_in_pieces
 from kdump.storage.source import Source, reader_of
 from kdump.storage.walk import BatchChunk, Gap, Tail, TailContent, Walk
-from kdump.verify import checks
+from kdump.verify.catalogue import CATALOGUE
 from kdump.verify.checks import framing
-from kdump.verify.findings import CATALOGUE, Finding
+from kdump.verify.checks.suspect_batches import explain
+from kdump.verify.findings import Finding
 
 if TYPE_CHECKING:
     from kdump.dump.filters import RecordSelection
@@ -324,7 +325,7 @@ def _dump_batches(
         diagnosis = chunk.diagnosis(index) if suspect else None
         codes = set[str]()
         if diagnosis is not None:
-            for finding in checks.explain(path, batch, diagnosis, messages.base_offset):
+            for finding in explain(path, batch, diagnosis, messages.base_offset):
                 codes.add(finding.code)
                 yield damage_note(finding)
         if not options.everything and not options.includes_batch(batch):

@@ -10,8 +10,8 @@ from kdump.broker.metadata_image.metadata_log import MAX_BATCH_BYTES, MetadataDa
 from kdump.dump.dump import damage_note
 from kdump.dump.events import CompanionDamage, DamageNote, DumpFailure, Event, ImageLine
 from kdump.errors import KdumpError
-from kdump.verify import checks
 from kdump.verify.checks import framing
+from kdump.verify.checks.suspect_batches import explain
 from kdump.verify.findings import Finding, Severity
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _findings(damage: MetadataDamage) -> Iterator[Finding | DamageNote | Compani
         reason = f"the records of the batch at byte {batch.position} cannot be read: {damage.code}"
         yield CompanionDamage(file.path, Severity.ERROR, reason)
     elif batch is not None and damage.diagnosis is not None:
-        found = list(checks.explain(file.path, batch, damage.diagnosis, file.base_offset))
+        found = list(explain(file.path, batch, damage.diagnosis, file.base_offset))
     for finding in found:
         yield damage_note(finding)
         yield finding

@@ -21,7 +21,8 @@ from kdump.storage.file_store import store_of
 from kdump.storage.partition import LogFile, Partition
 from kdump.storage.source import BytesSource, FileSource, Source, SourceRange
 from kdump.storage.walk import Gap, SearchLimit, Tail, TailContent
-from kdump.verify.findings import CATALOGUE, Severity
+from kdump.verify.catalogue import CATALOGUE
+from kdump.verify.findings import Severity
 from kdump.writer.log import Log
 from kdump.writer.options import LogOptions
 

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 
 from kdump.dump.events import BatchEvent, CompanionDamage, DumpFailure, FileBegin, IsolationNote, RecordCount
 from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
+from kdump.verify.catalogue import CATALOGUE
 from kdump.verify.checks import framing
-from kdump.verify.findings import CATALOGUE, Severity
+from kdump.verify.findings import Severity
 
 CountEvent = RecordCount | CompanionDamage | DumpFailure | IsolationNote
 

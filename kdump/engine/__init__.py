@@ -4,7 +4,6 @@ from kdump.exports import exports
 
 _MODULES = {
     "kdump.engine.processes": "Processes",
-    "kdump.engine.protocol": "Engine",
-    "kdump.engine.serial": "Serial",
+    "kdump.engine.protocol": "Engine Serial",
 }
 __all__, __getattr__, __dir__ = exports(__name__, _MODULES)

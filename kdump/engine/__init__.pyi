@@ -1,3 +1,3 @@
 from kdump.engine.processes import Processes as Processes
 from kdump.engine.protocol import Engine as Engine
-from kdump.engine.serial import Serial as Serial
+from kdump.engine.protocol import Serial as Serial

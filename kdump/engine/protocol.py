@@ -1,4 +1,7 @@
-"""What every engine does: map a function over tasks, and yield each task with its result, in order."""
+"""What every engine does: map a function over tasks, and yield each task with its result, in order.
+
+And the engine that works in this process.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol, TypeVar
@@ -39,3 +42,13 @@ def size_of_task(task: object) -> int:
     """The bytes of logs that a task reads, 0 where it does not say (`size_bytes`)."""
     size: int = getattr(task, "size_bytes", 0)
     return size
+
+
+class Serial:
+    """In this process: a task runs when its result is asked for, and the next task is not taken before."""
+
+    slots = 1
+
+    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[tuple[Task, Result]]:
+        for task in tasks:
+            yield task, function(task)

@@ -17,9 +17,9 @@ MAX_INT: Final = (1 << 31) - 1
 MAX_LONG: Final = (1 << 63) - 1
 """Java's largest `long`. Offsets, timestamps and producer ids are longs."""
 
-_INTEGER = re.compile(r"([+-]?)(\d+)")
+_INTEGER = r"([+-]?)(\d+)"
 # An encoded surrogate is three malformed bytes to Python and one malformed sequence to Java.
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_SURROGATE = rb"\xed[\xa0-\xbf][\x80-\xbf]?"
 _TREES_FROM: Final = 64
 _LONGEST_CHAIN: Final = 8
 
@@ -29,7 +29,7 @@ def parse_integer(text: str, bits: int) -> int | None:
 
     They take the digits of every script and one sign before them.
     """
-    match = _INTEGER.fullmatch(text)
+    match = re.fullmatch(_INTEGER, text)
     if match is None:
         return None
     digits = match[2]
@@ -101,4 +101,4 @@ def java_text(data: bytes) -> str:
     try:
         return str(data, "utf-8")
     except UnicodeDecodeError:
-        return _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace")
+        return re.sub(_SURROGATE, b"\xff", data).decode("utf-8", "replace")

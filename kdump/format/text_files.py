@@ -15,7 +15,7 @@ MAX_PROPERTIES_BYTES: Final = 1 << 20
 ZERO_UUID: Final = "A" * 22
 
 BLANKS: Final = re.compile(r"[ \t\n\x0b\f\r]+")
-_UUID = re.compile(r"([A-Za-z0-9_-]{22})(?:==)?")
+_UUID = r"([A-Za-z0-9_-]{22})(?:==)?"
 _QUOTED_CHARACTERS: Final = 60
 
 
@@ -77,7 +77,7 @@ def parse_uuid(what: str, text: str) -> str:
 
     Raises CheckpointError for other text; `what` names the field in the message.
     """
-    match = _UUID.fullmatch(text)
+    match = re.fullmatch(_UUID, text)
     if match is None:
         raise CheckpointError(f"the {what} is not 16 bytes in base64url: {quoted(text)}")
     from base64 import urlsafe_b64decode, urlsafe_b64encode

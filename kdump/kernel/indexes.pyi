@@ -1,6 +1,7 @@
 from typing_extensions import Buffer
 
-from kdump.kernel.results import BadEntry, BuiltEntries, ScanState
+from kdump.kernel.index_results import BadEntry, BuiltEntries
+from kdump.kernel.results import ScanState
 
 ENTRY_PROBLEMS: tuple[str, ...]
 """The values of `BadEntry.problem`."""

@@ -17,8 +17,6 @@ from kdump.kernel.layout cimport (
 )
 from kdump.kernel.state cimport State
 
-from kdump.kernel.results import BadEntry, BuiltEntries, IndexDifference
-
 ENTRY_PROBLEMS = ("index/position", "index/offset", "timeindex/misses", "timeindex/wrong", "timeindex/offset")
 assert len(ENTRY_PROBLEMS) == ENTRY_PROBLEM_COUNT
 cdef enum:
@@ -98,6 +96,7 @@ cdef class IndexTracker:
             raise MemoryError
         if not (self.checking and self.building):
             return None
+        from kdump.kernel.index_results import BuiltEntries
         return BuiltEntries(
             self.built_after, self.first_due,
             PyByteArray_FromStringAndSize(<char *> self.built_index.data, self.built_index.size),
@@ -110,6 +109,8 @@ cdef class IndexTracker:
         cdef list found = []
         if self.failed:
             raise MemoryError
+        if self.problem_count:
+            from kdump.kernel.index_results import BadEntry
         for i in range(self.problem_count):
             bad = self.problems + i
             found.append(BadEntry(
@@ -129,11 +130,15 @@ cdef class IndexTracker:
     def state_fields(self):
         if self.failed:
             raise MemoryError
+        differs = None
+        if self.differs:
+            from kdump.kernel.index_results import IndexDifference
+            differs = IndexDifference(*self.difference)
         return {
             "index_begin": self.index_begin, "index_cursor": self.index_cursor, "time_begin": self.time_begin,
             "time_cursor": self.time_cursor, "first_index_offset": self.first_index_offset,
             "first_time_entry": self.first_time_entry,
-            "index_differs": IndexDifference(*self.difference) if self.differs else None,
+            "index_differs": differs,
         }
 
     # ---- called by the scan

@@ -1,6 +1,6 @@
 from typing_extensions import Buffer
 
-from kdump.kernel.results import AbortedTxn, ProducerProblem, ProducerTally, SnapshotDifference, TxnMetadata
+from kdump.kernel.producer_results import AbortedTxn, ProducerProblem, ProducerTally, SnapshotDifference, TxnMetadata
 
 EVENT: str
 """The layout of one event, as a format of `struct`."""

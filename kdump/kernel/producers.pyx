@@ -44,7 +44,6 @@ from kdump.kernel.layout cimport (
     SNAPSHOT_LAST_SEQUENCE_AT, SNAPSHOT_OFFSET_DELTA_AT, SNAPSHOT_PRODUCER_ID_AT, SNAPSHOT_TIMESTAMP_AT,
     SNAPSHOT_TXN_FIRST_OFFSET_AT, be16, be32, be64, put16, put32, put64,
 )
-from kdump.kernel.results import AbortedTxn, ProducerProblem, ProducerTally, SnapshotDifference, TxnMetadata
 
 import os
 
@@ -53,27 +52,23 @@ EVENT_BYTES = sizeof(Event)
 assert EVENT_BYTES == 72
 DATA, ABORT, COMMIT, ODD, GAP, EMPTIED = KIND_DATA, KIND_ABORT, KIND_COMMIT, KIND_ODD, KIND_GAP, KIND_EMPTY
 TRANSACTIONAL = FLAG_TRANSACTIONAL
-RUNS_FULL = FULL_RUNS
 
 PROBLEMS = ("producer/sequence", "producer/epoch", "txn/state", "txn/marker-epoch", "txn/epochs")
 cdef enum:
-    SEQUENCE, EPOCH, STATE, MARKER_EPOCH, EPOCHS
-    PROBLEM_COUNT
+    SEQUENCE, EPOCH, STATE, MARKER_EPOCH, EPOCHS, PROBLEM_COUNT
 TALLIES = ("gap", "empty", "coordinator")
 cdef enum:
-    SKIPPED, EMPTY, COORDINATOR
-    TALLY_COUNT
+    SKIPPED, EMPTY, COORDINATOR, TALLY_COUNT
 assert len(PROBLEMS) == PROBLEM_COUNT and len(TALLIES) == TALLY_COUNT
 cdef enum:
     MOST_ENTRIES = 1 << 29  # of a snapshot
     ROWS_KEPT = 1000
     FIRST_SLOTS = 128
-KEPT = ROWS_KEPT
+KEPT, RUNS_FULL = ROWS_KEPT, FULL_RUNS
 FIELDS = ("producer_epoch", "last_sequence", "last_offset", "offset_delta", "timestamp", "coordinator_epoch",
           "current_txn_first_offset")
 cdef enum:
-    F_EPOCH, F_SEQUENCE, F_OFFSET, F_DELTA, F_TIMESTAMP, F_COORDINATOR, F_TXN
-    FIELD_COUNT
+    F_EPOCH, F_SEQUENCE, F_OFFSET, F_DELTA, F_TIMESTAMP, F_COORDINATOR, F_TXN, FIELD_COUNT
 assert len(FIELDS) == FIELD_COUNT
 
 cdef uint64_t _salt = int.from_bytes(os.urandom(8))  # no file can be crafted whose producers all share a slot
@@ -81,7 +76,6 @@ cdef uint32_t HALF = 1 << 30  # a sequence that is less than this ahead is ahead
 
 
 # ---- the hash table of producers
-
 
 cdef bint table_begin(ProducerTable *t) noexcept nogil:
     """Make a table without rows; False without memory."""
@@ -172,7 +166,6 @@ cdef void table_clear(ProducerTable *t, int64_t size) noexcept nogil:
 
 
 # ---- recording
-
 
 cdef Recorder *recorder_of(object runs) except NULL:
     cdef Runs checked = <Runs?> runs
@@ -685,6 +678,8 @@ cdef class Producers:
         cdef Count *t
         cdef list rows = []
         cdef dict counts = {}, tallies = {}
+        if self._row_count:
+            from kdump.kernel.producer_results import ProducerProblem
         for i in range(self._row_count):
             row = self._rows + i
             rows.append(ProducerProblem(
@@ -697,6 +692,7 @@ cdef class Producers:
         for i in range(TALLY_COUNT):
             t = self._tallies + i
             if t.count:
+                from kdump.kernel.producer_results import ProducerTally
                 tallies[TALLIES[i]] = ProducerTally(t.count, t.position, t.size, t.offset, t.producer_id, t.epoch,
                                                     t.value, t.previous)
         self._row_count = 0
@@ -708,6 +704,8 @@ cdef class Producers:
         cdef int64_t i
         cdef Aborted *a
         cdef list found = []
+        if self._aborted_count:
+            from kdump.kernel.producer_results import AbortedTxn
         for i in range(self._aborted_count):
             a = self._aborted + i
             found.append(AbortedTxn(a.producer_id, a.first_offset, a.last_offset, a.last_stable_offset, a.certain_first,
@@ -736,6 +734,8 @@ cdef class Producers:
         cdef int32_t node = self._first_node
         cdef Producer *e
         cdef list found = []
+        if node >= 0:
+            from kdump.kernel.producer_results import TxnMetadata
         while node >= 0:
             e = self.producer(self._nodes[node].producer)
             found.append(TxnMetadata(e.producer_id, e.epoch, e.txn_first, e.timestamp,
@@ -791,11 +791,11 @@ cdef class Producers:
             e = self.producer(i)
             if not listed[i] and e.generation == self._generation and e.flags & CERTAIN:
                 differences.append(("missing", e.producer_id, FIELDS[F_TIMESTAMP], None, e.timestamp))
+        from kdump.kernel.producer_results import SnapshotDifference
         return list(map(SnapshotDifference._make, differences))
 
 
 # ---- the entries of a snapshot
-
 
 def unexpired(entries, int64_t now_ms, int64_t longest_ms):
     cdef Py_buffer view

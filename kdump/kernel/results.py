@@ -1,6 +1,9 @@
-"""The result types of the compiled scans: the state of a walk, index entries and producers that fail a check."""
+"""The result types of the compiled scans: the state of a walk, the diagnosis of a batch."""
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from kdump.kernel.index_results import IndexDifference
 
 NO_VALUE: Final = -(1 << 63)
 """The value of a field that the format does not have, or that does not apply (NO_VALUE of layout.pxd)."""
@@ -22,19 +25,6 @@ class Carry(NamedTuple):
     linked: bool
     max_timestamp: int = -1
     time_cursor: int = -1
-
-
-class IndexDifference(NamedTuple):
-    """The first entry of an offset index that differs from what a broker's recovery would write.
-
-    A field is -1 where its entry does not exist.
-    """
-
-    entry: int
-    offset: int
-    position: int
-    expected_offset: int
-    expected_position: int
 
 
 class ScanState(NamedTuple):
@@ -115,7 +105,7 @@ class ScanState(NamedTuple):
     """The offset of an entry at the first batch, not checked against the batch before; NO_VALUE without one."""
     first_time_entry: int
     """The timestamp of the first time index entry that the walk checked; NO_VALUE without one."""
-    index_differs: IndexDifference | None
+    index_differs: "IndexDifference | None"
 
     def next_offset(self, base_offset: int) -> int:
         """Return the offset after the last batch; the base offset without one."""
@@ -176,122 +166,3 @@ class FrameHeader(NamedTuple):
     offset: int
     epoch: int
     length_ok: bool
-
-
-class BadEntry(NamedTuple):
-    """An index entry that fails a check, and the batch that it was compared with.
-
-    `problem`: one of kdump.kernel.indexes.ENTRY_PROBLEMS.
-    `number`: the number of the entry, from 0.
-    `index_key`, `index_value`: offset and position in an offset index, timestamp and offset in a time index (Kafka's
-    IndexEntry). Offsets are absolute.
-    `found`: depends on the problem.
-        index/position: the position of the batch.
-        index/offset: the last offset before the batch.
-        timeindex/offset: the first offset of the batch.
-        timeindex/misses: the largest timestamp before the batch.
-        timeindex/wrong: the largest timestamp up to and including the batch.
-    """
-
-    problem: str
-    number: int
-    index_key: int
-    index_value: int
-    position: int
-    first_offset: int
-    last_offset: int
-    found: int
-
-
-class BuiltEntries(NamedTuple):
-    """The index entries that a broker's recovery appends in a range of a segment.
-
-    They follow the last entry of the offset index before the range. `since` is its position: 0 without such an entry,
-    -1 where the range has no batch.
-    `due`: the largest timestamp at the first entry of `offsets`, NO_VALUE without entries.
-    `times`: the entries that a recovery of these batches alone makes, without the one at the end of the segment.
-    """
-
-    since: int
-    due: int
-    offsets: bytearray
-    times: bytearray
-
-
-class ProducerProblem(NamedTuple):
-    """A batch of a producer that fails a check.
-
-    `problem`: one of kdump.kernel.producers.PROBLEMS.
-    `previous_sequence`, `previous_epoch`: those of the producer before the batch.
-    `txn_first`: the first offset of the producer's open transaction before the batch, -1 without one.
-    """
-
-    problem: str
-    position: int
-    size: int
-    offset: int
-    producer_id: int
-    epoch: int
-    sequence: int
-    previous_sequence: int
-    previous_epoch: int
-    txn_first: int
-    marker: bool
-
-
-class ProducerTally(NamedTuple):
-    """The number of batches with one property of a producer. The fields after `count` are those of the first batch."""
-
-    count: int  # type: ignore[assignment]  # also the name of a method of tuple
-    position: int
-    size: int
-    offset: int
-    producer_id: int
-    epoch: int
-    value: int
-    previous: int
-
-
-class AbortedTxn(NamedTuple):
-    """An aborted transaction that a replay found, as Kafka's AbortedTxn.
-
-    `last_offset`: the offset of its marker.
-    `certain_first`, `certain_stable`: whether the first and the last stable offset are certain.
-    """
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-    certain_first: bool
-    certain_stable: bool
-
-
-class TxnMetadata(NamedTuple):
-    """An open transaction, as Kafka's TxnMetadata, and the state of its producer.
-
-    `timestamp_ms`: that of the last batch of the producer.
-    `certain`: False where missing bytes can hold its beginning or its marker.
-    """
-
-    producer_id: int
-    epoch: int
-    first_offset: int
-    timestamp_ms: int
-    certain: bool
-
-
-class SnapshotDifference(NamedTuple):
-    """An entry of a producer snapshot that differs from the state of a replay.
-
-    `problem`: "differs", "surplus" (only in the snapshot) or "missing" (only in the state).
-    `field`: the first field that differs. For "surplus" and "missing" it is the timestamp, which shows whether the
-    producer expired.
-    `stored`, `found`: its value in the snapshot and in the state, None where there is no entry.
-    """
-
-    problem: str
-    producer_id: int
-    field: str
-    stored: int | None
-    found: int | None

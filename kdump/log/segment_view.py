@@ -6,12 +6,14 @@ damage, or loses damaged bytes, its folded state is known without another look a
 
 import struct
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.kernel.producers import DATA, EVENT_BYTES, GAP, TRANSACTIONAL
 from kdump.kernel.results import ScanState
 from kdump.kernel.scan import SUSPECTS
-from kdump.log.damage import Damage
+
+if TYPE_CHECKING:
+    from kdump.log.damage import Damage
 
 MOST_CUTS: Final = 4096
 """A range with more damaged places has no view. The stretch before each of them takes about 2 KiB."""
@@ -106,7 +108,7 @@ class Stretch(NamedTuple):
 class SegmentView(NamedTuple):
     """A segment: its stretches and damages in the order of the file, and the state of the whole scan."""
 
-    items: tuple[Stretch | Damage, ...]
+    items: "tuple[Stretch | Damage, ...]"
     state: ScanState
 
     @property
@@ -114,8 +116,8 @@ class SegmentView(NamedTuple):
         return [item for item in self.items if isinstance(item, Stretch)]
 
     @property
-    def damages(self) -> list[Damage]:
-        return [item for item in self.items if isinstance(item, Damage)]
+    def damages(self) -> "list[Damage]":
+        return [item for item in self.items if not isinstance(item, Stretch)]
 
     @property
     def suspect(self) -> int:

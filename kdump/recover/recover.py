@@ -12,8 +12,7 @@ from functools import partial
 from itertools import count
 from typing import Final, NamedTuple
 
-from kdump.engine.protocol import Engine
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Engine, Serial
 from kdump.errors import KdumpError, SourceError, only
 from kdump.format import naming
 from kdump.format.naming import TopicPartition, topic_partition_of

@@ -24,6 +24,13 @@ class _Escapes(dict[int, int | str]):
     """The table of `str.translate`. It keeps only code points of one byte, so it does not grow."""
 
     def __missing__(self, point: int) -> int | str:
+        found = self._of(point)
+        if point < 0x100:
+            self[point] = found
+        return found
+
+    @staticmethod
+    def _of(point: int) -> int | str:
         if chr(point).isprintable():
             return point
         if 0xDC80 <= point <= 0xDCFF:
@@ -35,7 +42,6 @@ class _Escapes(dict[int, int | str]):
 
 
 _ESCAPES = _Escapes()
-_ESCAPES.update({point: _ESCAPES[point] for point in range(0x100)})
 
 
 def printable(text: str) -> str:

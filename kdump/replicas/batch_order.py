@@ -19,7 +19,8 @@ from kdump.log.ranges import OffsetRange, common
 from kdump.log.rising_chain import uncontradicted
 from kdump.replicas.copy_batches import CopyBatches, IndexRange
 from kdump.storage.partition import Partition
-from kdump.verify.findings import CATALOGUE, Finding, FindingData, Severity
+from kdump.verify.catalogue import CATALOGUE
+from kdump.verify.findings import Finding, FindingData, Severity
 
 _RECORD_BATCH: Final = 2
 _SAME: Final = "the same records with these offsets are kept"

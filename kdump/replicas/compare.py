@@ -15,8 +15,7 @@ from kdump.broker.metadata_image.replica_history import (
     UncleanElection,
     read_histories,
 )
-from kdump.engine.protocol import Engine
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Engine, Serial
 from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
 from kdump.log.ranges import OffsetRange

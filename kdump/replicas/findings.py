@@ -6,7 +6,8 @@ from dataclasses import replace
 from kdump.replicas.compare import PartitionComparison
 from kdump.replicas.comparison import OffsetTally, ReplicaComparison
 from kdump.replicas.merge import MergedPartition
-from kdump.verify.findings import CATALOGUE, Finding, FindingData, Severity
+from kdump.verify.catalogue import CATALOGUE
+from kdump.verify.findings import Finding, FindingData, Severity
 
 
 def replica_findings(merged: MergedPartition) -> Iterator[Finding]:

@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from kdump.engine.protocol import Engine, TaskSizes, task_sizes
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Engine, Serial, TaskSizes, task_sizes
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
 from kdump.groups.coordinators import CoordinatorSources, CoordinatorStatistics

@@ -26,7 +26,7 @@ class MisplacedFile(NamedTuple):
 # Files of tiered storage of 3.0 to 3.6, which stay.
 _TIERED = "remote_log_snapshot"
 _TIERED_AT_ROOT = "_rlmm_committed_offsets"
-_SNAPSHOT = re.compile(r"([0-9]{20}).([0-9]{10})", re.DOTALL)
+_SNAPSHOT = r"(?s)([0-9]{20}).([0-9]{10})"
 
 
 def orphans(indexes: Sequence[Mapping[int, PathAndSize]], logs: Collection[int]) -> Iterator[MisplacedFile]:
@@ -60,7 +60,7 @@ def _what(name: str, logs: Collection[int], split: int | None, state: str, metad
             return None if state == "delete" or stem.endswith(".checkpoint") else "deleted"
         case "checkpoint" | "part" if metadata_log and name.endswith((".checkpoint", ".checkpoint.part")):
             # The raft client takes two numbers out of the name and ignores the rest.
-            cut = _SNAPSHOT.match(name)
+            cut = re.match(_SNAPSHOT, name)
             if cut is None or int(cut[1]) >= 1 << 63 or int(cut[2]) > MAX_INT:
                 return "number"
             return "part" if suffix == "part" else None

@@ -4,7 +4,8 @@ from kdump.exports import exports
 
 _MODULES = {
     "kdump.verify.checks.hanging": "OpenTransaction",
-    "kdump.verify.findings": "CATALOGUE CatalogueEntry Severity",
+    "kdump.verify.catalogue": "CATALOGUE CatalogueEntry",
+    "kdump.verify.findings": "Severity",
     "kdump.verify.log_map": "LogMap MapCell MapPlace",
     "kdump.verify.report": "FileReport VerifyInterrupted",
     "kdump.verify.start_verdict": "PathCount StartLoss StartVerdict",

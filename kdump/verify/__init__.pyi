@@ -1,6 +1,6 @@
+from kdump.verify.catalogue import CATALOGUE as CATALOGUE
+from kdump.verify.catalogue import CatalogueEntry as CatalogueEntry
 from kdump.verify.checks.hanging import OpenTransaction as OpenTransaction
-from kdump.verify.findings import CATALOGUE as CATALOGUE
-from kdump.verify.findings import CatalogueEntry as CatalogueEntry
 from kdump.verify.findings import Severity as Severity
 from kdump.verify.log_map import LogMap as LogMap
 from kdump.verify.log_map import MapCell as MapCell

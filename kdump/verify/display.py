@@ -2,11 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kdump.verify.findings import Finding, Severity
+from kdump.log.severity import Severity
 from kdump.verify.report import NotKept
 from kdump.verify.summary import names_code
+
+if TYPE_CHECKING:
+    from kdump.verify.findings import Finding
 
 ONE_LINE: Final = frozenset(("checkpoint/unknown",))
 """The codes of which all findings of a file are one line: they have one cause."""
@@ -26,7 +29,7 @@ class FoldedFindings(NamedTuple):
     code: str
     others: int
     kept: int
-    first: Finding | None = None
+    first: "Finding | None" = None
 
 
 class FindingDisplay(NamedTuple):
@@ -45,13 +48,14 @@ class FindingDisplay(NamedTuple):
         return severity >= self.level or any(names_code(pattern, code) for pattern in self.select)
 
     def shown(
-        self, findings: Iterable[Finding], not_kept: Mapping[tuple[str, str], int] = _NOTHING
-    ) -> Iterator[Finding | FoldedFindings]:
+        self, findings: "Iterable[Finding]", not_kept: Mapping[tuple[str, str], int] = _NOTHING
+    ) -> "Iterator[Finding | FoldedFindings]":
         """The findings that are shown, in their order, and after those of a file the numbers of the others.
 
         `not_kept` has the number of findings that verify did not keep, by path and code.
         """
-        path, seen, first = "", Counter[str](), dict[str, Finding]()
+        path, seen = "", Counter[str]()
+        first: dict[str, Finding] = {}
         for finding in findings:
             if finding.path != path:
                 yield from self._folded(path, seen, first, not_kept)
@@ -68,9 +72,9 @@ class FindingDisplay(NamedTuple):
         self,
         path: str,
         seen: Mapping[str, int],
-        first: Mapping[str, Finding],
+        first: "Mapping[str, Finding]",
         not_kept: Mapping[tuple[str, str], int],
-    ) -> Iterator[Finding | FoldedFindings]:
+    ) -> "Iterator[Finding | FoldedFindings]":
         for code, count in seen.items() if self.folds else ():
             one = first.get(code)
             kept = 0 if self.lines is None else max(0, count - (self.lines if one is None else 1))

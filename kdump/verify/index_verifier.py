@@ -3,19 +3,21 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
-from kdump.kernel.results import AbortedTxn
+from kdump.log.severity import Severity
 from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
-from kdump.verify.checks import indexes, transaction_indexes
-from kdump.verify.findings import KEPT, Finding, Severity
 from kdump.verify.log_state import LogState
 from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import Report
 from kdump.verify.scan import ScanOptions, was_deleted_by_broker
+
+if TYPE_CHECKING:
+    from kdump.kernel.producer_results import AbortedTxn
+    from kdump.verify.findings import Finding
 
 _WRONG_OFFSETS: Final = frozenset(("offset/backwards", "offset/range"))
 _ENTRY_FINDINGS: Final[Mapping[str, tuple[str, Severity]]] = {
@@ -58,6 +60,8 @@ class IndexVerifier:
 
     def check_indexes(self, segment: Segment, summary: RangeSummary, end_offset: int | None) -> None:
         """Check both indexes. `end_offset` is the offset after the segment, None where damage hides it."""
+        from kdump.verify.checks import indexes
+
         log, scanned = segment.log, summary.scanned
         end = summary.end if summary.tail is None else summary.tail
         entries, last = summary.entries, end_offset
@@ -90,6 +94,8 @@ class IndexVerifier:
         for problem, count in counts.items():
             # The kernel keeps KEPT entries of a problem. The others count only where the kept ones are findings, all
             # or all but one: of one entry the order is reported instead.
+            from kdump.verify.findings import KEPT
+
             code, severity = _ENTRY_FINDINGS[problem]
             if count > KEPT and kinds[code, severity] >= KEPT - 1:
                 place = next(finding.path for finding in found if finding.code == code)
@@ -99,7 +105,7 @@ class IndexVerifier:
         self,
         segment: Segment,
         end_offset: int | None,
-        aborted: Sequence[AbortedTxn],
+        aborted: "Sequence[AbortedTxn]",
         state: LogState,
         log_start: int,
         *,
@@ -116,8 +122,10 @@ class IndexVerifier:
         limit = end_offset
         if end_offset is not None and following < len(self._bases):
             limit = max(end_offset, self._bases[following])
+        from kdump.verify.checks.transaction_indexes import check_index
+
         self._report.add(
-            transaction_indexes.check_index(
+            check_index(
                 segment.log.path,
                 segment.txnindex,
                 data,

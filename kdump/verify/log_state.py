@@ -1,12 +1,13 @@
 """What the segments of a partition leave to the segments after them: the previous segment, gaps, damage, epochs."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kdump.kernel.results import ScanState
 from kdump.storage.partition import LogFile
-from kdump.verify.checks import epochs, segments
-from kdump.verify.findings import Finding
+
+if TYPE_CHECKING:
+    from kdump.verify.findings import Finding
 
 
 class PreviousSegment(NamedTuple):
@@ -43,33 +44,41 @@ class LogState:
         """The offset after the last segment so far, None where damage hides it."""
         return None if self.previous is None else self.previous.end_offset
 
-    def missing_segments(self, *, compacted: bool) -> Iterator[Finding]:
+    def missing_segments(self, *, compacted: bool) -> "Iterator[Finding]":
         """segment/missing for each hole between segments. A later segment can show that the log is `compacted`."""
         for path, base, end_offset in self._missing:
+            from kdump.verify.checks import segments
+
             yield segments.missing(path, base, end_offset, compacted=compacted)
 
-    def check_neighbours(self, log: LogFile, scanned: ScanState) -> Iterator[Finding]:
+    def check_neighbours(self, log: LogFile, scanned: ScanState) -> "Iterator[Finding]":
         """Check a segment against the segment before it; `missing_segments` has the offsets between them."""
         previous, base, path = self.previous, log.base_offset, log.path
         if previous is None or base is None:
             return
         if previous.last_offset >= base:
+            from kdump.verify.checks import segments
+
             yield segments.overlap(previous.path, previous.last_position, previous.last_offset, base)
         elif previous.end_offset is not None and base > previous.end_offset:
             self._missing.append((path, base, previous.end_offset))
             self.gapped = True
         if scanned.batches and 0 <= scanned.first_epoch < previous.epoch:
+            from kdump.verify.checks import epochs
+
             where = path, scanned.first_position, 0, scanned.first_offset
             yield epochs.backwards(*where, epoch=scanned.first_epoch, previous=previous.epoch)
 
-    def check_neighbours_07(self, log: LogFile) -> Iterator[Finding]:
+    def check_neighbours_07(self, log: LogFile) -> "Iterator[Finding]":
         """Check a segment of Kafka 0.7 against the segment before it. Its offsets are positions."""
         previous, base = self.previous, log.base_offset
-        if previous is None or previous.end_offset is None or base is None:
+        if previous is None or previous.end_offset is None or base is None or base == previous.end_offset:
             return
+        from kdump.verify.checks import segments
+
         if base > previous.end_offset:
             yield segments.missing(log.path, base, previous.end_offset, compacted=False)
-        elif base < previous.end_offset:
+        else:
             yield segments.overlap(previous.path, 0, previous.end_offset - 1, base)
 
     def add_segment(self, log: LogFile, scanned: ScanState, end_offset: int | None) -> None:

@@ -1,14 +1,15 @@
 """Adds the summary of a range to that of the ranges before it, whose state its scan had, or agrees with."""
 
 import operator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET, TIME_ENTRY
 from kdump.kernel.results import NO_VALUE, ScanState
-from kdump.log.damage import Damage
 from kdump.log.segment_view import Stretch
-from kdump.verify.findings import KEPT
 from kdump.verify.range_summary import IndexEntries, RangeSummary, ValidPrefix
+
+if TYPE_CHECKING:
+    from kdump.log.damage import Damage
 
 _MOST: Final = (1 << 63) - 1  # where the kernel stops counting
 BACK_MS: Final = 7 * 86_400_000
@@ -21,10 +22,14 @@ def add(left: RangeSummary, before: ScanState, right: RangeSummary, base_offset:
         left.prefix = _prefix(left, before, right.prefix)
     left.view = _joined_views(left, right)
     for finding in right.findings:
+        from kdump.verify.findings import KEPT
+
         if sum(1 for kept in left.findings if kept.code == finding.code) < KEPT:
             left.findings.append(finding)
     left.counts.update(right.counts)
     for entry in right.entries:
+        from kdump.verify.findings import KEPT
+
         if sum(1 for kept in left.entries if kept.problem == entry.problem) < KEPT:
             left.entries.append(entry)
     left.entry_counts.update(right.entry_counts)
@@ -40,7 +45,7 @@ def add(left: RangeSummary, before: ScanState, right: RangeSummary, base_offset:
     left.error = right.error
 
 
-def _joined_views(left: RangeSummary, right: RangeSummary) -> list[Stretch | Damage] | None:
+def _joined_views(left: RangeSummary, right: RangeSummary) -> "list[Stretch | Damage] | None":
     """What both ranges show of the file. Without damage at the border a stretch goes on there."""
     if left.view is None or right.view is None:
         return None

@@ -3,11 +3,14 @@
 import os
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kdump.format.naming import TopicPartition, number_of
-from kdump.verify.findings import Finding, Severity
+from kdump.log.severity import Severity
 from kdump.verify.report import Report
+
+if TYPE_CHECKING:
+    from kdump.verify.findings import Finding
 
 
 class RepairStep(IntEnum):
@@ -34,7 +37,7 @@ _NOT_OF_A_LOG: Final = ("time/", "producer/", "properties/", "checkpoint/")
 """The families of which a recovery changes nothing, or only what a broker corrects by itself."""
 
 
-def _step_of(finding: Finding) -> RepairStep:
+def _step_of(finding: "Finding") -> RepairStep:
     if finding.code == "undo/unfinished":
         return RepairStep.RESUME
     if finding.severity < Severity.WARNING or finding.code in _ELSEWHERE:
@@ -81,7 +84,7 @@ class NextStep:
         self._copies: dict[TopicPartition, list[str]] = {}
         self._damaged: dict[TopicPartition, None] = {}
 
-    def add(self, report: Report, findings: Iterable[Finding]) -> None:
+    def add(self, report: Report, findings: "Iterable[Finding]") -> None:
         """Add the findings of a partition. Those of the root of a log directory are not for a recovery, but a run that
         is not finished there holds up every other one.
         """

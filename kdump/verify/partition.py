@@ -11,12 +11,10 @@ from kdump.format.checkpoint import CheckpointError, epoch_entries
 from kdump.format.naming import Kind
 from kdump.kernel.results import ScanState
 from kdump.log.compaction import is_compacted_log
-from kdump.log.damage import Damage
 from kdump.log.segment_view import MOST_ROWS, ProducerFold, SegmentView, Stretch, StretchProducers
+from kdump.log.severity import Severity
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, Partition, Segment
-from kdump.verify.checks import epochs, files, offsets, records, segments, timestamps
-from kdump.verify.findings import Finding, Severity
 from kdump.verify.index_verifier import CompanionReader, IndexVerifier
 from kdump.verify.log_map import RangeCells
 from kdump.verify.log_state import LogState, PreviousSegment
@@ -27,10 +25,15 @@ from kdump.verify.scan import ScanOptions
 
 if TYPE_CHECKING:
     from kdump.broker.result import ValidSegment
+    from kdump.log.damage import Damage
+    from kdump.verify.checks.offsets import LogEnd
+    from kdump.verify.findings import Finding
 
 __all__ = ["PartitionVerifier", "logs_of"]
 
 _NO_END: Final = (1 << 63) - 1
+FUTURE_MS: Final = 3_600_000
+"""The default of message.timestamp.after.max.ms: a timestamp may be that far ahead of the clock (KIP-937)."""
 _PADDING: Final = ("index/padding", "timeindex/padding")
 
 
@@ -180,7 +183,7 @@ class PartitionVerifier:
         if sum(counts.values()) > len(found):
             self._add_not_kept(report.file.path, found, counts)
 
-    def _add_not_kept(self, path: str, found: list[Finding], counts: Counts) -> None:
+    def _add_not_kept(self, path: str, found: "list[Finding]", counts: Counts) -> None:
         """Note how many findings of the file the scan counted and did not keep."""
         kept = Counter(finding.code for finding in found)
         for code in {code for code, _ in counts}:
@@ -192,16 +195,23 @@ class PartitionVerifier:
         """Add the findings that the kernel only counts, one for a segment and code."""
         if scanned.gaps:
             from kdump.log.header_pass import gaps_of
+            from kdump.verify.checks import offsets
 
             # Damage may have removed the only sign of the log cleaner.
             compacted = self._is_compacted(scanned) or (self._options.compacted is None and bool(scanned.broken))
             self._report.add([offsets.gaps(gaps_of(log.path, scanned), compacted=compacted)])
         if scanned.inner_magic:
+            from kdump.verify.checks import records
+
             self._report.add([records.inner_magic(log.path, scanned.inner_magic_position, scanned.inner_magic)])
         if scanned.backs:
+            from kdump.verify.checks import timestamps
+
             self._report.add([timestamps.back(log.path, scanned)])
         largest, now = scanned.max_timestamp, self._options.now_ms
-        if now is not None and largest > now + timestamps.FUTURE_MS:
+        if now is not None and largest > now + FUTURE_MS:
+            from kdump.verify.checks import timestamps
+
             position, offset = scanned.max_timestamp_position, scanned.max_timestamp_offset
             self._report.add([timestamps.future(log.path, position, offset, largest)])
             self._future.append((log.path, position, largest))
@@ -226,7 +236,9 @@ class PartitionVerifier:
         tail_only = hidden and summary.damaged_at == summary.tail
         self._report.log_end_offset = valid_end if tail_only or not hidden else None
         self._report.add(state.check_neighbours(log, scanned))
-        if log.active:
+        if log.active and scanned.gaps:
+            from kdump.verify.checks import offsets
+
             self._report.add(offsets.changed_base(log.path, scanned, self._known_ends()))
         state.gapped = state.gapped or bool(scanned.gaps)
         broken_before, state.broken = state.broken, state.broken or summary.damages > 0
@@ -257,7 +269,7 @@ class PartitionVerifier:
                 self._valid[name] = prefix
         state.add_segment(log, scanned, end_offset)
 
-    def _view_of(self, items: Sequence[Stretch | Damage], state: ScanState, *, is_noted: bool) -> SegmentView:
+    def _view_of(self, items: "Sequence[Stretch | Damage]", state: ScanState, *, is_noted: bool) -> SegmentView:
         """The view of a segment. The producers of its first stretch were noted where the log is damaged before it."""
         self._note_producers()
         found: list[Stretch | Damage] = []
@@ -270,15 +282,17 @@ class PartitionVerifier:
             found.append(item)
         return SegmentView(tuple(found), state)
 
-    def _known_ends(self) -> Iterator[offsets.LogEnd]:
+    def _known_ends(self) -> "Iterator[LogEnd]":
         """Offsets at which the log has ended, by its companions and the checkpoints of its log directory."""
+        from kdump.verify.checks.offsets import LogEnd
+
         for what, offset in (
             ("recovery point", self._context.recovery_point),
             ("high watermark", self._context.high_watermark),
             *(("producer snapshot", file.base_offset) for file in self._partition.producer_snapshots),
         ):
             if offset is not None:
-                yield offsets.LogEnd(what, offset)
+                yield LogEnd(what, offset)
 
     # ---- the partition
 
@@ -302,7 +316,10 @@ class PartitionVerifier:
         if end is not None and partition.segments[-1].log.active:
             report.open += self._producers.open_transactions()
         self._check_small_files(end)
-        report.add(files.check_partition(partition, live=self._options.live))
+        if partition.misplaced_files:
+            from kdump.verify.checks import files
+
+            report.add(files.check_partition(partition, live=self._options.live))
         if partition.only is not None:
             report.filter(lambda finding: finding.path == partition.only)
             report.open = []
@@ -322,11 +339,17 @@ class PartitionVerifier:
         report, partition, state = self._report, self._partition, self._state
         report.add(state.missing_segments(compacted=report.compacted))
         if state.empty_segments:
+            from kdump.verify.checks import segments
+
             report.add([segments.empty(state.empty_segments[0], len(state.empty_segments))])
         magics = [magic for magic, count in enumerate(state.magics) if count]
         if len(magics) > 1 and partition.path != partition.segments[0].log.path:
+            from kdump.verify.checks import segments
+
             report.add([segments.magics(partition.segments[0].log.path, magics)])
         if self._future and (later := self._segments_after(self._future[0][0])):
+            from kdump.verify.checks import timestamps
+
             path, position, timestamp = self._future[0]
             report.add([timestamps.retention(path, position, timestamp, later)])
 
@@ -339,6 +362,8 @@ class PartitionVerifier:
         """Check the leader epoch checkpoint, partition.metadata and quorum-state."""
         report, partition, state = self._report, self._partition, self._state
         if partition.epochs is not None and self._epochs_file is not None:
+            from kdump.verify.checks import epochs
+
             # Without the end of the log only the form of the file is checked.
             known, log_end = (state.epochs, end_offset) if end_offset is not None else ([], _NO_END)
             report.add(
@@ -396,7 +421,7 @@ def logs_of(partition: Partition) -> tuple[Segment, ...]:
     return (*partition.segments, *(Segment(file, None, None, None) for file in partition.kraft_snapshots))
 
 
-def _padding_as_warning(finding: Finding) -> Finding:
+def _padding_as_warning(finding: "Finding") -> "Finding":
     return replace(finding, severity=Severity.WARNING) if finding.code in _PADDING else finding
 
 

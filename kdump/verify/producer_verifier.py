@@ -5,17 +5,16 @@ from typing import TYPE_CHECKING
 
 from kdump.format.naming import COORDINATOR_TOPICS
 from kdump.kernel.producers import Producers
-from kdump.kernel.results import AbortedTxn
 from kdump.storage.file_store import status_of
 from kdump.storage.partition import LogFile, Partition
-from kdump.verify.checks import producer_snapshots, producers
-from kdump.verify.findings import CATALOGUE, KEPT
 from kdump.verify.index_verifier import CompanionReader
 from kdump.verify.log_state import LogState
 from kdump.verify.report import Report
 
 if TYPE_CHECKING:
+    from kdump.kernel.producer_results import AbortedTxn
     from kdump.verify.checks.hanging import OpenTransaction
+    from kdump.verify.checks.producer_snapshots import Snapshot
 
 
 class ProducerVerifier:
@@ -41,7 +40,9 @@ class ProducerVerifier:
         file = self._snapshots.pop(base_offset, None)
         if state.previous is None:
             if file is not None and (found := self._read(file)) is not None and base_offset > 0:
-                self._producers.load(producer_snapshots.entry_bytes(found))
+                from kdump.verify.checks.producer_snapshots import entry_bytes
+
+                self._producers.load(entry_bytes(found))
         elif state.end_offset != base_offset:
             self._producers.forget()
             state.broken = True
@@ -54,14 +55,19 @@ class ProducerVerifier:
     def end_segment(self, path: str, *, compacted: bool) -> frozenset[str]:
         """Report what the replay found in a segment. Returns the codes of it."""
         problems, counts, tallies = self._producers.take()
-        for code, count in counts.items():
-            # The kernel keeps KEPT.
-            self._report.count_not_kept(path, code, CATALOGUE[code].severity, max(0, count - KEPT))
-        self._report.add(producers.explain(path, problems))
-        self._report.add(producers.tallies(path, tallies, compacted=compacted))
+        if counts or tallies:
+            from kdump.verify.catalogue import CATALOGUE
+            from kdump.verify.checks import producers
+            from kdump.verify.findings import KEPT
+
+            for code, count in counts.items():
+                # The kernel keeps KEPT.
+                self._report.count_not_kept(path, code, CATALOGUE[code].severity, max(0, count - KEPT))
+            self._report.add(producers.explain(path, problems))
+            self._report.add(producers.tallies(path, tallies, compacted=compacted))
         return frozenset(counts)
 
-    def aborted(self) -> list[AbortedTxn]:
+    def aborted(self) -> "list[AbortedTxn]":
         """The aborted transactions whose markers are in the segment that ended."""
         return self._producers.aborted()
 
@@ -91,17 +97,23 @@ class ProducerVerifier:
             else:
                 self._read(file)
         bases = [one.log.base_offset for one in partition.segments if one.log.base_offset is not None]
-        if partition.segments:
+        if partition.segments and rest:
+            from kdump.verify.checks import producer_snapshots
+
             self._report.add(producer_snapshots.check_names(rest, bases, end))
         if partition.whole and len(bases) > 1 and len(self._producers):
+            from kdump.verify.checks import producer_snapshots
+
             path = partition.segments[len(bases) - 1].log.path
             self._report.add(producer_snapshots.check_missing(path, partition.producer_snapshots, bases[-1]))
 
-    def _read(self, file: LogFile) -> producer_snapshots.Snapshot | None:
+    def _read(self, file: LogFile) -> "Snapshot | None":
         """A snapshot whose entries can be used."""
         data = self._reader.read(file)
         if data is None:
             return None
+        from kdump.verify.checks import producer_snapshots
+
         found, findings = producer_snapshots.check_structure(file.path, data)
         self._report.add(findings)
         return found
@@ -111,6 +123,8 @@ class ProducerVerifier:
         found = self._read(file)
         if found is None:
             return
+        from kdump.verify.checks import producer_snapshots
+
         differences = self._producers.compare(producer_snapshots.entry_bytes(found))
         if differences:
             # A broker uses its clock to forget a silent producer, and writes the others.

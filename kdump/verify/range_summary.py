@@ -2,18 +2,21 @@
 
 from bisect import bisect_right
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY
 from kdump.format.naming import Kind
-from kdump.kernel.results import BadEntry, ScanState
-from kdump.log.damage import Damage
+from kdump.kernel.results import ScanState
 from kdump.log.segment_view import Stretch
-from kdump.verify.checks.indexes import IndexFile
-from kdump.verify.findings import KEPT, Finding, Severity
+from kdump.log.severity import Severity
 from kdump.verify.log_map import RangeCells
+
+if TYPE_CHECKING:
+    from kdump.kernel.index_results import BadEntry
+    from kdump.log.damage import Damage
+    from kdump.verify.checks.indexes import IndexFile
+    from kdump.verify.findings import Finding
 
 
 class IndexEntries(NamedTuple):
@@ -63,7 +66,6 @@ class ValidPrefix(NamedTuple):
     events: int
 
 
-@dataclass(slots=True)
 class RangeSummary:
     """What the scan of a range found.
 
@@ -81,26 +83,33 @@ class RangeSummary:
     the map, None where none is made.
     """
 
-    start: int | None
-    end: int
-    state: ScanState | None
-    findings: list[Finding] = field(default_factory=list)
-    counts: Counter[tuple[str, Severity]] = field(default_factory=Counter)
-    events: list[bytes] = field(default_factory=list)
-    entries: list[BadEntry] = field(default_factory=list)
-    entry_counts: Counter[str] = field(default_factory=Counter)
-    indexes: dict[Kind, IndexFile] = field(default_factory=dict)
-    rebuilt: IndexEntries | None = None
-    damages: int = 0
-    damaged_at: int = -1
-    tail: int | None = None
-    prefix: ValidPrefix | None = None
-    view: list[Stretch | Damage] | None = None
-    suspect: int = 0
-    is_cut: bool = False
-    cells: RangeCells | None = None
-    errors: list[SourceError] = field(default_factory=list)
-    error: SourceError | None = None
+    def __init__(
+        self,
+        start: int | None,
+        end: int,
+        state: ScanState | None,
+        *,
+        rebuilt: IndexEntries | None = None,
+        error: SourceError | None = None,
+    ) -> None:
+        self.start, self.end, self.state = start, end, state
+        self.findings: list[Finding] = []
+        self.counts: Counter[tuple[str, Severity]] = Counter()
+        self.events: list[bytes] = []
+        self.entries: list[BadEntry] = []
+        self.entry_counts: Counter[str] = Counter()
+        self.indexes: dict[Kind, IndexFile] = {}
+        self.rebuilt = rebuilt
+        self.damages = 0
+        self.damaged_at = -1
+        self.tail: int | None = None
+        self.prefix: ValidPrefix | None = None
+        self.view: list[Stretch | Damage] | None = None
+        self.suspect = 0
+        self.is_cut = False
+        self.cells: RangeCells | None = None
+        self.errors: list[SourceError] = []
+        self.error = error
 
     @property
     def scanned(self) -> ScanState:
@@ -108,8 +117,10 @@ class RangeSummary:
         assert self.state is not None
         return self.state
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: "Finding") -> None:
         """Count a finding, and keep it where fewer than KEPT of its code are kept."""
+        from kdump.verify.findings import KEPT
+
         self.counts[finding.code, finding.severity] += 1
         if sum(count for (code, _), count in self.counts.items() if code == finding.code) <= KEPT:
             self.findings.append(finding)

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
+from kdump.log.severity import Severity
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, natural
 from kdump.storage.stamps import DirectoryFiles
-from kdump.verify.findings import KEPT, Finding, Severity
 
 if TYPE_CHECKING:
     from kdump.broker.result import LoadResult, ValidSegment
     from kdump.log.segment_view import SegmentView
     from kdump.verify.checks.hanging import OpenTransaction
+    from kdump.verify.findings import Finding
     from kdump.verify.log_map import LogMap
 
 Counts = Counter[tuple[str, Severity]]
@@ -23,7 +24,7 @@ NotKept = Counter[tuple[str, str]]
 """Numbers of findings by path and code."""
 
 
-@dataclass(slots=True)
+@dataclass
 class FileReport:
     """What verify says about one log file.
 
@@ -70,7 +71,7 @@ class Report:
     state: str = ""
     whole: bool = False
     files: list[FileReport] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: "list[Finding]" = field(default_factory=list)
     counts: Counts = field(default_factory=Counter)
     not_kept: NotKept = field(default_factory=Counter)
     errors: list[SourceError] = field(default_factory=list)
@@ -90,7 +91,7 @@ class Report:
     map: "LogMap | None" = None
     views: "Mapping[str, SegmentView]" = field(default_factory=dict)
 
-    def add(self, findings: Iterable[Finding]) -> None:
+    def add(self, findings: "Iterable[Finding]") -> None:
         """Add findings and count them."""
         for finding in findings:
             self.counts[finding.code, finding.severity] += 1
@@ -109,7 +110,7 @@ class Report:
             counts[path] += count if wanted(code) else 0
         return counts
 
-    def filter(self, wanted: Callable[[Finding], bool]) -> None:
+    def filter(self, wanted: "Callable[[Finding], bool]") -> None:
         """Drop the findings that are not wanted, and the counts of findings that were not kept."""
         self.findings = [finding for finding in self.findings if wanted(finding)]
         self.counts = Counter((finding.code, finding.severity) for finding in self.findings)
@@ -121,6 +122,8 @@ class Report:
         ordered = sorted(self.findings, key=lambda finding: (natural(finding.path), finding.position))
         self.findings = []
         for finding in ordered:
+            from kdump.verify.findings import KEPT
+
             kept[finding.path, finding.code] += 1
             if kept[finding.path, finding.code] <= KEPT:
                 self.findings.append(finding)

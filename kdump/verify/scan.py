@@ -5,21 +5,21 @@ the whole partition.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.errors import SourceError, only
 from kdump.format.codec import CodecError, LimitExceeded
 from kdump.format.naming import Kind
 from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import Runs
-from kdump.kernel.results import Carry
+from kdump.kernel.results import NO_VALUE, Carry, ScanState
 from kdump.kernel.scan import BATCH_COLUMNS, OPEN, Scanner
-from kdump.log.damage import damaged_bytes, damages_in
 from kdump.log.segment_view import MOST_CUTS, Stretch
 from kdump.storage.file_store import exists
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Segment
-from kdump.storage.ranges import SegmentRange
+from kdump.storage.ranges import SegmentRange, fold_ranges
 from kdump.storage.read_policy import ReadPolicy, open_file
 from kdump.storage.source import ProgressSource, Source, reader_of
 from kdump.storage.walk import (
@@ -33,13 +33,12 @@ from kdump.storage.walk import (
     TailContent,
     Walk,
 )
-from kdump.verify import checks
-from kdump.verify.checks import framing
-from kdump.verify.checks.indexes import check_structure
-from kdump.verify.findings import Finding
 from kdump.verify.log_map import RangeCells
-from kdump.verify.merge import add, linked_times
+from kdump.verify.merge import add, linked, linked_times
 from kdump.verify.range_summary import IndexEntries, RangeSummary, ValidPrefix
+
+if TYPE_CHECKING:
+    from kdump.verify.findings import Finding
 
 _SUSPECT = BATCH_COLUMNS.index("suspect")
 _WIDTH: Final = len(BATCH_COLUMNS)
@@ -277,6 +276,8 @@ def _read_indexes(task: ScanTask, summary: RangeSummary, cache: IndexCache) -> d
     for companion in (segment.index, segment.timeindex) if segment.log.base_offset is not None else ():
         if companion is None:
             continue
+        from kdump.verify.checks.indexes import check_structure
+
         try:
             with open_file(companion, options.read_policy) as entries:
                 stamp = entries.stamp
@@ -317,11 +318,15 @@ def _walk_range(walk: Walk, task: ScanTask, summary: RangeSummary) -> None:
                 if summary.cells is not None:
                     summary.cells.add_damage(last.position, last.size)
         else:
+            from kdump.verify.checks import framing
+
             summary.add(framing.not_a_batch(file.path, item, file.preallocated))
             _add_damage(summary, item)
             if summary.view is None:
                 continue
             if isinstance(item, Gap | Tail):
+                from kdump.log.damage import damaged_bytes
+
                 read = reader_of(walk.source)
                 summary.view.append(damaged_bytes(item, read, preallocated=file.preallocated))
             elif not isinstance(item, ForeignBatch) or item.undecided:
@@ -331,6 +336,8 @@ def _walk_range(walk: Walk, task: ScanTask, summary: RangeSummary) -> None:
 def _view_chunk(summary: RangeSummary, chunk: BatchChunk) -> None:
     """Note in the view what is wrong with the batches of a chunk."""
     if chunk.damaged and summary.view is not None:
+        from kdump.log.damage import damages_in
+
         summary.view += damages_in(chunk)
         return
     for suspect in chunk.suspects():
@@ -346,6 +353,8 @@ def _check_end(source: Source, task: ScanTask, summary: RangeSummary) -> None:
         for finding in kraft.check_snapshot(file.path, source, summary.scanned, options.max_batch_bytes):
             summary.add(finding)
     if task.range.stop is None and (grown := source.size_now() - source.size) > 0:
+        from kdump.verify.checks import framing
+
         summary.add(framing.grown(file.path, source.size, grown))
 
 
@@ -365,7 +374,7 @@ def _add_damage(summary: RangeSummary, item: Gap | ForeignBatch | SearchLimit | 
             summary.cells.add_damage(item.position, item.length)
 
 
-def _check_chunk(walk: Walk, chunk: BatchChunk, segment: Segment, options: ScanOptions) -> Iterator[Finding]:
+def _check_chunk(walk: Walk, chunk: BatchChunk, segment: Segment, options: ScanOptions) -> "Iterator[Finding]":
     """The findings of the batches of a chunk. Opens those that have to be opened."""
     rows, file, limit = walk.scanner.rows, segment.log, options.max_batch_bytes
     for index in range(chunk.batches):
@@ -374,11 +383,75 @@ def _check_chunk(walk: Walk, chunk: BatchChunk, segment: Segment, options: ScanO
             try:
                 bits, note = walk.open(index, limit)
             except LimitExceeded:
+                from kdump.verify.checks import framing
+
                 yield framing.limit(file.path, chunk.row(index), limit, decompressed=True)
             except CodecError as error:
+                from kdump.verify.checks import framing
+
                 yield framing.codec("batch/codec", file.path, chunk.row(index), error.reason)
             else:
                 if note is not None:
+                    from kdump.verify.checks import framing
+
                     yield framing.codec("batch/codec-odd", file.path, chunk.row(index), note)
         if bits & ~OPEN:
-            yield from checks.explain(file.path, chunk.row(index), chunk.diagnosis(index), file.base_offset)
+            from kdump.verify.checks.suspect_batches import explain
+
+            yield from explain(file.path, chunk.row(index), chunk.diagnosis(index), file.base_offset)
+
+
+# ---- the ranges of a segment
+#
+# A cut between two ranges is only a hint. Two neighbours join where the right one began where the left one ended, and
+# its checks would have found the same with the state of the left one. Otherwise the right range is scanned again with
+# that state. So every cutting of a segment gives the same result.
+
+
+def fold(parts: list[tuple[ScanTask, RangeSummary]]) -> RangeSummary:
+    """Join the summaries of all ranges of a segment, in log order."""
+    return fold_ranges(parts, partial(join, cache=IndexCache()))
+
+
+def join(left: RangeSummary, task: ScanTask, right: RangeSummary, cache: IndexCache | None = None) -> RangeSummary:
+    """Add to `left` the summary of the range after it, `task`. Returns `left`.
+
+    Scans the range again where it began at another position, or where its checks would have found something else with
+    the state of `left`.
+    """
+    if left.error:
+        return left
+    before = left.scanned
+    if right.error or right.start != left.end or not _agrees(before, right.scanned) or _is_late(before, right):
+        right = scan(task._replace(range=task.range._replace(start=left.end)), carry=before.carry, cache=cache)
+        # A carry does not have the timestamp of the batch before.
+        if right.state and before.linked and right.scanned.first_position == left.end:
+            before = linked_times(before, right.scanned)
+    else:
+        before = linked_times(linked(before, right.scanned), right.scanned)
+    add(left, before, right, task.range.segment.log.base_offset or 0)
+    return left
+
+
+def _agrees(left: ScanState, right: ScanState) -> bool:
+    """Whether the right walk, which began without the state of the left one, found all that it had to find."""
+    if not left.batches or not right.batches or not left.linked:
+        return False
+    if left.known_epoch != -1 and not 0 <= left.known_epoch <= right.first_epoch:
+        return False
+    if (left.index_cursor, left.time_cursor) != (right.index_begin, right.time_begin):
+        return False
+    if right.time_cursor > right.time_begin and left.max_timestamp > right.first_time_entry:
+        return False
+    # An index entry at the first batch of the right walk, which did not know the batch before.
+    if NO_VALUE < right.first_index_offset <= left.known_last:
+        return False
+    return bool(right.first_offset > left.known_last)
+
+
+def _is_late(left: ScanState, right: RangeSummary) -> bool:
+    """Whether the left range has a larger timestamp than one that the right walk reports as the largest so far."""
+    return any(
+        entry.problem in ("timeindex/misses", "timeindex/wrong") and entry.found < left.max_timestamp
+        for entry in right.entries
+    )

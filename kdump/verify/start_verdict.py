@@ -3,7 +3,7 @@
 import os
 from typing import Final, NamedTuple
 
-from kdump.verify.findings import Severity
+from kdump.log.severity import Severity
 from kdump.verify.next_step import is_damaged
 from kdump.verify.report import Report
 

@@ -5,13 +5,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kdump.format import naming
+from kdump.log.severity import Severity
 from kdump.storage.file_store import directory_above, store_of
 from kdump.storage.lock import is_locked
-from kdump.verify.findings import Finding, Severity, make_finding
 from kdump.verify.report import Report
 
 if TYPE_CHECKING:
     from kdump.broker.log_manager import KraftDirectory
+    from kdump.verify.findings import Finding
 
 _STRAYS: Final = frozenset(("metadata/missing", "metadata/topic-id", "metadata/topic", "metadata/replica"))
 """With these a broker renames the directory."""
@@ -54,16 +55,20 @@ class ReplicaChecker:
             report.sort()
 
 
-def _stray(report: Report, name: naming.TopicPartition) -> Finding | None:
+def _stray(report: Report, name: naming.TopicPartition) -> "Finding | None":
     """What is said of a directory that a broker has renamed; nothing where it has no records."""
     first, end = report.first_offset, report.log_end_offset
     if first is None or end is None or end <= first:
         return None
+    from kdump.verify.findings import make_finding
+
     text = f"{name.topic}-{name.partition}"
     return make_finding("metadata/stray", report.path, 0, 0, **name._asdict(), name=text, first=first, last=end - 1)
 
 
-def _placement(report: Report, name: naming.TopicPartition, directory: "KraftDirectory") -> Finding | None:
+def _placement(report: Report, name: naming.TopicPartition, directory: "KraftDirectory") -> "Finding | None":
+    from kdump.verify.findings import make_finding
+
     found = directory.placement(name)
     topic_id = None if found is None else found.topic_id
     file = os.path.join(report.path, naming.PARTITION_METADATA)

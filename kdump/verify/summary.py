@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.format.naming import TopicPartition
+from kdump.log.severity import Severity
 from kdump.storage.partition import natural
-from kdump.verify.findings import Finding, Severity
 from kdump.verify.next_step import NextStep
 from kdump.verify.report import Counts, FileReport, Report
 from kdump.verify.start_verdict import StartVerdict
@@ -18,6 +18,7 @@ from kdump.verify.start_verdict import StartVerdict
 if TYPE_CHECKING:
     from kdump.broker.result import LoadResult
     from kdump.format.json_types import Fields
+    from kdump.verify.findings import Finding
     from kdump.verify.log_map import LogMap
 WORST: Final = 20
 """How many of the worst partitions are kept."""
@@ -91,8 +92,8 @@ class NamedSummary(NamedTuple):
 
 
 def findings_by_file(
-    report: Report, findings: Iterable[Finding], wanted: FindingFilter
-) -> Iterator[tuple[list[Finding], NamedSummary | None]]:
+    report: Report, findings: "Iterable[Finding]", wanted: FindingFilter
+) -> "Iterator[tuple[list[Finding], NamedSummary | None]]":
     """The findings in their order, cut after those of each log file; with each file its totals.
 
     The last ones come with None.
@@ -102,7 +103,8 @@ def findings_by_file(
     for file in report.files:
         if file.error is not None:
             continue
-        path, group = file.file.path, list[Finding]()
+        path = file.file.path
+        group: list[Finding] = []
         while left and natural(left[0].path) <= natural(path):
             group.append(left.popleft())
         yield group, NamedSummary(path, summarize_file(file, counts[path]))
@@ -269,7 +271,7 @@ class VerifyTotals:
         self._sums: Counter[str] = Counter()
         self._copies: Counter[tuple[TopicPartition, str | None]] = Counter()
 
-    def add(self, report: Report) -> list[Finding]:
+    def add(self, report: Report) -> "list[Finding]":
         """Count a report. Returns those of its findings that are wanted."""
         for file in report.files:
             if file.error is not None and not file.batches and not file.counts:

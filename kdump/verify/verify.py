@@ -11,26 +11,25 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kdump.engine.protocol import Engine, task_sizes
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Engine, Serial, task_sizes
 from kdump.errors import SourceError, only
 from kdump.format.naming import Kind
+from kdump.log.severity import Severity
 from kdump.storage.discovery import discover
 from kdump.storage.file_store import exists, is_directory
 from kdump.storage.live import is_written, read_until_sound
 from kdump.storage.offset_checkpoints import CheckpointCache, CheckpointContext
 from kdump.storage.partition import LogDirectory, Partition, Segment, has_companions, without_companions
 from kdump.storage.ranges import SegmentRange, cut_into_pieces, cut_into_ranges
-from kdump.verify.findings import Finding, Severity
-from kdump.verify.fold import fold
 from kdump.verify.log_map import cell_bytes_of
 from kdump.verify.partition import PartitionVerifier, logs_of
 from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import FileReport, Report, VerifyInterrupted
-from kdump.verify.scan import IndexCache, ScanOptions, ScanTask, VerifyOptions, scan
+from kdump.verify.scan import IndexCache, ScanOptions, ScanTask, VerifyOptions, fold, scan
 from kdump.verify.stray_replicas import ReplicaChecker
 
 if TYPE_CHECKING:
+    from kdump.verify.findings import Finding
     from kdump.verify.log_directory import LogDirectoryVerifier
 
 __all__ = ["FileReport", "Report", "VerifyInterrupted", "VerifyOptions", "size_of", "verify_logs"]
@@ -355,7 +354,7 @@ def _is_sound(report: Report) -> bool:
     return not report.errors and all(finding.severity < Severity.WARNING for finding in report.findings)
 
 
-def _is_info_or_known(before: set[_Identity], finding: Finding) -> bool:
+def _is_info_or_known(before: set[_Identity], finding: "Finding") -> bool:
     return finding.severity < Severity.WARNING or _identity(finding) in before
 
 
@@ -375,5 +374,5 @@ def _list_again(partition: Partition) -> Partition | None:
     return again._replace(whole=partition.whole, log_directory=None)
 
 
-def _identity(finding: Finding) -> _Identity:
+def _identity(finding: "Finding") -> _Identity:
     return finding.code, finding.path, finding.position, finding.offset

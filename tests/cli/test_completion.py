@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from kdump.cli import COMMANDS
-from kdump.verify.findings import CATALOGUE
+from kdump.verify.catalogue import CATALOGUE
 from support.laws import QUICK
 
 SHELLS = {

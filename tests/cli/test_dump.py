@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kdump.format import naming
-from kdump.verify.findings import CATALOGUE
+from kdump.verify.catalogue import CATALOGUE
 from support import build, oracle
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from kdump.verify.findings import CATALOGUE, KEPT
+from kdump.verify.catalogue import CATALOGUE
+from kdump.verify.findings import KEPT
 from support import build
 from support.command_runs import lines, slow, unwatched, workers_of
 from support.directories import META, clean, write

@@ -28,7 +28,7 @@ from kdump.recover.plan import FILL, RecoverOptions, RecoveryResult
 from kdump.recover.summary import RecoveryTotals
 from kdump.recover.undo import Run, RunResult
 from kdump.render import RenderOptions, renderer
-from kdump.verify.findings import CATALOGUE
+from kdump.verify.catalogue import CATALOGUE
 from support import build, coordinator_records, manual, manual_text, recovery_results
 from support.cases import each
 from support.growing_partition import GrowingPartition

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kdump.verify.findings import CATALOGUE
+from kdump.verify.catalogue import CATALOGUE
 from support import build
 from support.command_runs import FINDING_FIELDS, lines, shown, slow, unwatched, workers_of
 from support.directories import Files, Writer, changed, clean, partition, stem, without, write

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kdump.verify.findings import CATALOGUE, KEPT
+from kdump.verify.catalogue import CATALOGUE
+from kdump.verify.findings import KEPT
 from support import build, oracle
 from support.command_runs import FINDING_FIELDS, lines, shown
 

@@ -25,8 +25,7 @@ from kdump.convert.parquet.output_directory import StagingFolder
 from kdump.convert.parquet.writer import PartitionWriter
 from kdump.convert.results import ConvertFindings, OutputFile, PartitionConversion
 from kdump.engine.processes import Processes
-from kdump.engine.protocol import Result, Task
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Result, Serial, Task
 from support import build
 from support.attempts import Attempts
 from support.damage import NotApplicable, damage

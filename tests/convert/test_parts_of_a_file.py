@@ -22,8 +22,7 @@ from kdump.convert.results import ConvertFindings, PartitionConversion
 from kdump.convert.single_file import placed_parts, tasks
 from kdump.convert.single_file.placed_parts import PlacedPart, PlacedParts
 from kdump.engine.processes import Processes
-from kdump.engine.protocol import Engine, Result, Task
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Engine, Result, Serial, Task
 from kdump.errors import KdumpError, SourceError
 from support import build
 from support.damage import damage

@@ -19,8 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kdump.engine.processes import Processes
-from kdump.engine.protocol import Engine
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Engine, Serial
 from kdump.errors import KdumpError, SourceError
 from support.laws import examples
 from support.waits import until

@@ -25,7 +25,7 @@ from kdump.convert.parquet import tasks as parquet_tasks
 from kdump.convert.parquet.manifest import MANIFEST, ConvertedPartition
 from kdump.convert.parquet.output_directory import OutputDirectory
 from kdump.convert.results import OutputFile, PartitionConversion
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Serial
 from kdump.errors import KdumpError
 from kdump.replicas.merge import ReplicaUse
 from kdump.spark import engine as engine_module

@@ -20,8 +20,7 @@ import pytest
 
 import kdump as package
 from conftest import Command
-from kdump.engine.protocol import Engine, TaskSizes
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Engine, Serial, TaskSizes
 from kdump.errors import KdumpError
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.planner import plan_recovery

@@ -14,8 +14,7 @@ import pytest
 
 from kdump.broker.predict import directory_state
 from kdump.engine.processes import Processes
-from kdump.engine.protocol import Engine
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Engine, Serial
 from kdump.recover import planner, recover
 from kdump.recover.plan import REINDEX, SALVAGE, STRATEGIES, TRUNCATE, Plan, RecoverOptions, RecoveryResult
 from kdump.storage.discovery import discover

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Serial
 from kdump.recover.plan import SALVAGE, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.planner import plan_recovery
 from kdump.recover.recover import recover_logs

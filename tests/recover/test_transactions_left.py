@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from kdump.engine.processes import Processes
-from kdump.engine.protocol import Engine
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Engine, Serial
 from kdump.recover import recover, truncate
 from kdump.recover.plan import RecoverOptions, RecoveryResult
 from kdump.recover.planner import plan_recovery

@@ -17,7 +17,8 @@ from kdump.render import RenderOptions, renderer
 from kdump.render.base import VerifyRenderer
 from kdump.render.dump_renderer import DumpRenderer
 from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail, TailContent
-from kdump.verify.findings import CATALOGUE, CatalogueEntry, Severity, make_finding
+from kdump.verify.catalogue import CATALOGUE, CatalogueEntry
+from kdump.verify.findings import Severity, make_finding
 from kdump.verify.summary import VerifySummary
 from support.plain_lines import opened
 

@@ -29,7 +29,8 @@ from kdump.recover.summary import RecoverySummary
 from kdump.render import RenderOptions as Look
 from kdump.render import recovery, renderer
 from kdump.storage.stamps import Stamp
-from kdump.verify.findings import CATALOGUE, Severity, make_finding
+from kdump.verify.catalogue import CATALOGUE
+from kdump.verify.findings import Severity, make_finding
 from support.recovery_results import DIRECTORY, FIRST, GIVEN_UP, LOST, OLD, SECOND, nothing, plan
 
 ACTION_FIELDS = [

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Serial
 from kdump.errors import KdumpError, SourceError, name_host
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.planner import plan_recovery

@@ -21,8 +21,7 @@ from kdump.storage.partition import LogFile, Segment
 from kdump.storage.ranges import SegmentRange
 from kdump.storage.source import BytesSource, FileSource
 from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail, Walk
-from kdump.verify.fold import fold
-from kdump.verify.scan import ScanOptions, ScanTask, scan
+from kdump.verify.scan import ScanOptions, ScanTask, fold, scan
 from support import build, nested_logs, scan_laws
 from support.laws import QUICK
 from support.scan_laws import SECTOR, Damage, Share, SmallLog, flips, found_batches, removed, small_logs, zeroed

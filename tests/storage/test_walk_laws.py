@@ -133,6 +133,6 @@ def test_tails_are_distinguished(length: int, byte: bytes) -> None:
 
 
 def test_every_suspect_bit_is_a_code_of_the_catalogue() -> None:
-    from kdump.verify.findings import CATALOGUE
+    from kdump.verify.catalogue import CATALOGUE
 
     assert set(SUSPECTS) <= set(CATALOGUE)

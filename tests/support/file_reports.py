@@ -13,10 +13,9 @@ from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.storage.ranges import SegmentRange
 from kdump.verify.catalogue import logs
 from kdump.verify.findings import Finding, Severity
-from kdump.verify.fold import fold
 from kdump.verify.partition import PartitionVerifier
 from kdump.verify.report import Report
-from kdump.verify.scan import ScanOptions, ScanTask, scan, scan_source
+from kdump.verify.scan import ScanOptions, ScanTask, fold, scan, scan_source
 
 OF_A_LOG = frozenset(entry.code for entry in logs.ENTRIES)
 

@@ -6,7 +6,8 @@ import re
 import string
 from collections.abc import Iterator
 
-from kdump.verify.findings import CATALOGUE, Finding
+from kdump.verify.catalogue import CATALOGUE
+from kdump.verify.findings import Finding
 
 OUTCOMES = frozenset(("truncates", "deletes", "rebuilds", "refuses", "renames", "ignores"))
 """What a broker can do about a finding in a whole partition."""

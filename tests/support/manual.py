@@ -26,7 +26,7 @@ from interop import lake_recipes, spark_pipelines
 from kdump.cli import COMMANDS, group
 from kdump.cli.sections import SectionedCommand
 from kdump.stat.rows import RowKind, disk_columns
-from kdump.verify.findings import CATALOGUE
+from kdump.verify.catalogue import CATALOGUE
 from support import public_names
 
 LITERAL = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"}

@@ -29,9 +29,8 @@ from kdump.storage.partition import Partition
 from kdump.storage.pieces import PiecesSource
 from kdump.storage.ranges import SegmentRange
 from kdump.verify.checks.indexes import IndexFile
-from kdump.verify.fold import fold
 from kdump.verify.range_summary import IndexEntries, RangeSummary
-from kdump.verify.scan import ScanOptions, ScanTask, scan
+from kdump.verify.scan import ScanOptions, ScanTask, fold, scan
 from kdump.verify.valid_segments import _index_checksums
 from kdump.verify.verify import verify_logs
 from support import build, oracle, oracle_partition

@@ -12,9 +12,8 @@ from kdump.kernel.scan import CELL_COLUMNS
 from kdump.storage.discovery import discover
 from kdump.storage.partition import Partition
 from kdump.storage.ranges import SegmentRange
-from kdump.verify.fold import fold
 from kdump.verify.log_map import MOST_CELLS, cell_bytes_of
-from kdump.verify.scan import ScanOptions, ScanTask, VerifyOptions, scan
+from kdump.verify.scan import ScanOptions, ScanTask, VerifyOptions, fold, scan
 from kdump.verify.verify import verify_logs
 from support import build, directories
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from conftest import snapshot
 from kdump.engine.processes import Processes
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Serial
 from kdump.storage.discovery import discover
 from kdump.verify.catalogue import logs
 from kdump.verify.findings import Finding, Severity

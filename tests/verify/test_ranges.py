@@ -11,8 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import kdump.verify.scan as scan_module
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Serial
 from kdump.format.naming import Kind
 from kdump.kernel import crc
 from kdump.kernel.producers import Producers
@@ -20,9 +19,9 @@ from kdump.storage.partition import LogFile, Segment
 from kdump.storage.ranges import LEAST_BYTES, RANGE_BYTES, SegmentRange, cut_into_ranges
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import Walk
-from kdump.verify.fold import fold
+from kdump.verify.checks import indexes
 from kdump.verify.range_summary import RangeSummary
-from kdump.verify.scan import IndexCache, ScanOptions, ScanTask, scan
+from kdump.verify.scan import IndexCache, ScanOptions, ScanTask, fold, scan
 from kdump.verify.verify import TaskRunner, VerifyTask
 from support import build
 from support.build import PartSegment
@@ -116,13 +115,13 @@ def test_ranges_of_one_segment_read_its_indexes_once(tmp_path: Path, monkeypatch
     built = build.partition(random.Random(1), batches=30)[0]
     segment = written(tmp_path, built, *true_indexes(built, 100))
     reads: list[str] = []
-    taken_apart = scan_module.check_structure
+    taken_apart = indexes.check_structure
 
     def structure(file: LogFile, source: Any, newest: bool) -> Any:
         reads.append(Path(file.path).suffix)
         return taken_apart(file, source, newest)
 
-    monkeypatch.setattr(scan_module, "check_structure", structure)
+    monkeypatch.setattr(indexes, "check_structure", structure)
     cache = IndexCache()
     for part in ((0, 100), (100, 200), (200, 300), (300, None)):
         scan(ScanTask(SegmentRange(segment, *part), ScanOptions()), cache=cache)
@@ -139,8 +138,8 @@ def test_a_worker_keeps_the_indexes_of_its_segment(tmp_path: Path, monkeypatch: 
     built = build.partition(random.Random(1), batches=30)[0]
     segment = written(tmp_path, built, *true_indexes(built, 100))
     reads: list[str] = []
-    check = scan_module.check_structure
-    monkeypatch.setattr(scan_module, "check_structure", lambda *given: reads.append(given[0].path) or check(*given))
+    check = indexes.check_structure
+    monkeypatch.setattr(indexes, "check_structure", lambda *given: reads.append(given[0].path) or check(*given))
     tasks = [
         VerifyTask(ScanTask(SegmentRange(segment, *part), ScanOptions()))
         for part in ((0, 100), (100, 200), (200, None))

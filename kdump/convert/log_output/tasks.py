@@ -13,8 +13,7 @@ from kdump.convert.missing import Missing, missing_of, refuse_missing
 from kdump.convert.output_file import check_outside
 from kdump.convert.preparation import PreparedPartition
 from kdump.convert.results import ConvertFindings
-from kdump.engine.protocol import Engine
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Engine, Serial
 from kdump.errors import KdumpError, SourceError, only
 from kdump.log.log_slice import SlicedPartition
 from kdump.recover.runs import is_log_directory

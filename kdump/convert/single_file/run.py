@@ -31,8 +31,7 @@ from kdump.convert.single_file.tasks import (
 )
 from kdump.convert.single_file.writers import table_writer
 from kdump.engine.processes import Processes
-from kdump.engine.protocol import Engine
-from kdump.engine.serial import Serial
+from kdump.engine.protocol import Engine, Serial
 from kdump.errors import KdumpError, SourceError
 
 if TYPE_CHECKING:

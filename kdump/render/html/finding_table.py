@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from kdump.render.html.script_data import Column, Encoded, joined, script_string
 from kdump.render.sentences import counted, finding_sentence
-from kdump.verify.findings import CATALOGUE, Finding, Severity
+from kdump.verify.catalogue import CATALOGUE
+from kdump.verify.findings import Finding, Severity
 from kdump.verify.next_step import repair_of
 
 if TYPE_CHECKING:

@@ -1,34 +1,5 @@
 """The checks: one module for each family of finding codes, named in the first line of the module.
 
-The kernel screens every batch and marks the suspect ones with a bit for each code. `explain` turns the diagnosis of a
-batch into findings: each family has a table EXPLAIN, code → function of (path, batch, its diagnosis, base offset of the
-segment or None).
 Functions named check_… compare a file with the log. Other functions build the finding of the code in their docstring.
+suspect_batches has what a scan finds in batches. Modules that only damage needs are imported with the damage.
 """
-
-from collections.abc import Callable, Iterator
-
-from kdump.format.batch import Batch
-from kdump.kernel.results import BatchDiagnosis
-from kdump.kernel.scan import SUSPECTS
-from kdump.verify.checks import epochs, framing, offsets, records, timestamps
-from kdump.verify.findings import Finding
-
-Explain = Callable[[str, Batch, BatchDiagnosis, int | None], Finding]
-
-EXPLAIN: dict[str, Explain] = {
-    **framing.EXPLAIN,
-    **offsets.EXPLAIN,
-    **epochs.EXPLAIN,
-    **timestamps.EXPLAIN,
-    **records.EXPLAIN,
-}
-
-_BITS = tuple((1 << bit, EXPLAIN[code]) for bit, code in enumerate(SUSPECTS))
-
-
-def explain(path: str, batch: Batch, diagnosis: BatchDiagnosis, base_offset: int | None) -> Iterator[Finding]:
-    """The findings of a suspect batch, in the order of the bits of the kernel."""
-    for bit, function in _BITS:
-        if diagnosis.suspect & bit:
-            yield function(path, batch, diagnosis, base_offset)

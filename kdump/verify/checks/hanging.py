@@ -95,7 +95,7 @@ def check_open_transactions(
 
 
 def _problem(transaction: OpenTransaction, late_ms: int, known: TransactionStates | None) -> str | None:
-    """Why the transaction hangs, as a word of the table `hanging` in findings.CLAUSES. None where it may still end."""
+    """Why the transaction hangs, as a word of the table `hanging` of the sentences. None where it may still end."""
     if not transaction.certain:
         return None
     idle = "idle" if 0 < transaction.timestamp_ms < late_ms else None

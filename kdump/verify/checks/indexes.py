@@ -8,17 +8,19 @@ bad entries become findings.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES
 from kdump.errors import SourceError
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, index_extent
 from kdump.format.naming import Kind
 from kdump.kernel.indexes import ordered
-from kdump.kernel.results import BadEntry, IndexDifference
 from kdump.storage.partition import LogFile
 from kdump.storage.source import MAX_COMPANION_BYTES, Source, reader_of
 from kdump.verify.findings import Finding, FindingValue, Severity, make_finding
+
+if TYPE_CHECKING:
+    from kdump.kernel.index_results import BadEntry, IndexDifference
 
 _NAMES = {Kind.INDEX: "index", Kind.TIMEINDEX: "timeindex"}
 _STRUCTS = {Kind.INDEX: OFFSET_ENTRY, Kind.TIMEINDEX: TIME_ENTRY}
@@ -96,8 +98,8 @@ class IndexScan(NamedTuple):
     magics: Sequence[int]
     broken: bool
     active: bool
-    bad: Sequence[BadEntry] = ()
-    differs: IndexDifference | None = None
+    bad: "Sequence[BadEntry]" = ()
+    differs: "IndexDifference | None" = None
     compacted: bool = False
 
 
@@ -179,7 +181,7 @@ def _at_or_above(index: IndexFile, offset: int) -> int:
     return bisect_left(range(index.ordered), offset, key=lambda number: index.entry(number)[which])
 
 
-def _differs(index: IndexFile, differs: IndexDifference) -> Finding:
+def _differs(index: IndexFile, differs: "IndexDifference") -> Finding:
     stored, expected = differs.position != -1, differs.expected_position != -1
     return make_finding(
         "index/differs",

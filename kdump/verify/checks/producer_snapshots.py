@@ -13,7 +13,7 @@ from kdump.format.producer_snapshot import (
     SnapshotError,
     read_snapshot,
 )
-from kdump.kernel.results import SnapshotDifference
+from kdump.kernel.producer_results import SnapshotDifference
 from kdump.storage.partition import LogFile
 from kdump.verify.findings import Finding, Severity, make_finding
 

@@ -5,7 +5,7 @@ The kernel applies them while it replays the batches of producers (kdump.kernel.
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from kdump.kernel.results import ProducerProblem, ProducerTally
+from kdump.kernel.producer_results import ProducerProblem, ProducerTally
 from kdump.verify.findings import Finding, FindingValue, Severity, make_finding
 
 

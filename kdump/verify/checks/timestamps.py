@@ -1,7 +1,5 @@
 """The checks `time/*`: the largest timestamp of a batch, timestamps in the future, steps back in time."""
 
-from typing import Final
-
 from kdump.format.batch import Batch
 from kdump.kernel.results import BatchDiagnosis, ScanState
 from kdump.verify.findings import Finding, make_finding
@@ -20,10 +18,6 @@ def _max(path: str, batch: Batch, diagnosis: BatchDiagnosis, base: int | None) -
 
 
 EXPLAIN = {"time/max": _max}
-
-
-FUTURE_MS: Final = 3_600_000
-"""The default of message.timestamp.after.max.ms: a timestamp may be that far ahead of the clock (KIP-937)."""
 
 
 def future(path: str, position: int, offset: int, timestamp: int) -> Finding:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kdump.format.index import TRANSACTION_ENTRY, AbortedTransaction, aborted_transactions, build_transaction_index
-from kdump.kernel.results import AbortedTxn
+from kdump.kernel.producer_results import AbortedTxn
 from kdump.storage.partition import LogFile
 from kdump.verify.findings import Finding, FindingValue, Severity, make_finding
 

@@ -15,9 +15,9 @@ from kdump.cli import group
 from kdump.format.naming import Kind
 from kdump.kernel.scan import SUSPECTS
 from kdump.storage.source import BytesSource
-from kdump.verify.catalogue import logs
-from kdump.verify.checks import EXPLAIN
-from kdump.verify.findings import CATALOGUE, KEPT, CatalogueEntry, Finding, Severity
+from kdump.verify.catalogue import CATALOGUE, CatalogueEntry, logs
+from kdump.verify.checks.suspect_batches import EXPLAIN
+from kdump.verify.findings import KEPT, Finding, Severity
 from support import build, finding_rules
 from support.cases import each
 from support.file_reports import LogFileReport

@@ -21,8 +21,8 @@ import pytest
 from kdump.render import RenderOptions as Look
 from kdump.render import renderer
 from kdump.storage.discovery import discover
-from kdump.verify.catalogue import companions, partitions
-from kdump.verify.findings import CATALOGUE, KEPT, Finding, Severity
+from kdump.verify.catalogue import CATALOGUE, companions, partitions
+from kdump.verify.findings import KEPT, Finding, Severity
 from kdump.verify.verify import Report, VerifyOptions, verify_logs
 from support import build, finding_rules, metadata_logs
 from support.directories import (

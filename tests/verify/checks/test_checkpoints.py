@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kdump.format import quorum_state
 from kdump.format.naming import TopicPartition, base_offset_of, topic_partition_of
+from kdump.verify.catalogue import CATALOGUE
 from kdump.verify.checks.checkpoints import (
     CHECKPOINTS,
     PartitionOffsets,
@@ -21,7 +22,7 @@ from kdump.verify.checks.checkpoints import (
     check_properties,
     topic_id,
 )
-from kdump.verify.findings import CATALOGUE, Finding, Severity
+from kdump.verify.findings import Finding, Severity
 from support import build
 from support.cases import each
 

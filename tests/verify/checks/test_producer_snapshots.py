@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kdump.format.naming import Kind
-from kdump.kernel.results import SnapshotDifference
+from kdump.kernel.producer_results import SnapshotDifference
 from kdump.storage.partition import LogFile
 from kdump.verify.checks import producer_snapshots
 from kdump.verify.findings import Finding

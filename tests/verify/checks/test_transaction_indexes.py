@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kdump.format.naming import Kind
-from kdump.kernel.results import AbortedTxn
+from kdump.kernel.producer_results import AbortedTxn
 from kdump.storage.partition import LogFile
 from kdump.verify.checks import transaction_indexes
 from kdump.verify.findings import Finding
