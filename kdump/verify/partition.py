@@ -16,7 +16,6 @@ from kdump.log.severity import Severity
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.verify.index_verifier import CompanionReader, IndexVerifier
-from kdump.verify.log_map import RangeCells
 from kdump.verify.log_state import LogState, PreviousSegment
 from kdump.verify.producer_verifier import ProducerVerifier
 from kdump.verify.range_summary import RangeSummary
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from kdump.log.damage import Damage
     from kdump.verify.checks.offsets import LogEnd
     from kdump.verify.findings import Finding
+    from kdump.verify.log_map import RangeCells
 
 __all__ = ["PartitionVerifier", "logs_of"]
 

@@ -10,13 +10,13 @@ from kdump.format.naming import Kind
 from kdump.kernel.results import ScanState
 from kdump.log.segment_view import Stretch
 from kdump.log.severity import Severity
-from kdump.verify.log_map import RangeCells
 
 if TYPE_CHECKING:
     from kdump.kernel.index_results import BadEntry
     from kdump.log.damage import Damage
     from kdump.verify.checks.indexes import IndexFile
     from kdump.verify.findings import Finding
+    from kdump.verify.log_map import RangeCells
 
 
 class IndexEntries(NamedTuple):

@@ -33,12 +33,12 @@ from kdump.storage.walk import (
     TailContent,
     Walk,
 )
-from kdump.verify.log_map import RangeCells
 from kdump.verify.merge import add, linked, linked_times
 from kdump.verify.range_summary import IndexEntries, RangeSummary, ValidPrefix
 
 if TYPE_CHECKING:
     from kdump.verify.findings import Finding
+    from kdump.verify.log_map import RangeCells
 
 _SUSPECT = BATCH_COLUMNS.index("suspect")
 _WIDTH: Final = len(BATCH_COLUMNS)
@@ -228,10 +228,12 @@ def _scan_part(
     return summary, walk
 
 
-def _cells_of(walk: Walk, options: ScanOptions, start: int, stop: int) -> RangeCells | None:
+def _cells_of(walk: Walk, options: ScanOptions, start: int, stop: int) -> "RangeCells | None":
     """The cells of a range, which the scanner fills, where a map is asked for."""
     if not options.cell_bytes or not isinstance(walk.scanner, Scanner):
         return None
+    from kdump.verify.log_map import RangeCells  # only a map needs it
+
     cells = RangeCells(options.cell_bytes, start, stop)
     walk.scanner.sum_cells(cells.rows, cells.cell_bytes, cells.first * cells.cell_bytes)
     return cells

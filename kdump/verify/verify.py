@@ -21,7 +21,6 @@ from kdump.storage.live import is_written, read_until_sound
 from kdump.storage.offset_checkpoints import CheckpointCache, CheckpointContext
 from kdump.storage.partition import LogDirectory, Partition, Segment, has_companions, without_companions
 from kdump.storage.ranges import SegmentRange, cut_into_pieces, cut_into_ranges
-from kdump.verify.log_map import cell_bytes_of
 from kdump.verify.partition import PartitionVerifier, logs_of
 from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import FileReport, Report, VerifyInterrupted
@@ -227,6 +226,8 @@ class _Tasks:
         context = self._checkpoints.context(partition) if directory is None else directory.context(partition)
         options = self._options._replace(live=self._options.live or is_written(partition))
         if options.maps:
+            from kdump.verify.log_map import cell_bytes_of
+
             options = options._replace(cell_bytes=cell_bytes_of(partition.segments))
         # A log directory has the names of all its partitions. A task must not carry them, and cannot carry a listing.
         # Only a plan needs the files: to send them costs more than to list the few directories with findings again.
