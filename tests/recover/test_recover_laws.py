@@ -48,7 +48,8 @@ NEW = {
     ),
 }
 NEW_BY_STRATEGY = {
-    SALVAGE: {"offset/gap", "producer/gap", "timeindex/missing", *NEW},
+    # Without a marker that is damaged, a transaction goes on with the next epoch of its producer.
+    SALVAGE: {"offset/gap", "producer/gap", "timeindex/missing", "txn/epochs", *NEW},
     REINDEX: {"txnindex/missing", "txnindex/range"},  # of a damaged log the index holds what a broker would read
 }
 # As a broker: its recovery leaves the epochs file wrong where a stale epoch hides the true ones (EpochEntry.assign).
