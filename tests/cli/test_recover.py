@@ -119,7 +119,8 @@ def test_options_of_a_plan(kdump: Any, library: Library, place: str, given: list
     assert asked._replace(now_ms=None) == wanted
     assert (library.found, library.how) == ([["topic-0"]], [])
     first, totals = lines(ran)[0], summary(ran)
-    assert {name: first[name] for name in RecoverOptions._fields} == asked._asdict()
+    assert {name: first[name] for name in asked.fields()} == asked.fields()
+    assert "fill_from" not in first
     assert first["paths"] == [place]
     assert (totals["strategy"], totals["applied"]) == (wanted.strategy, False)
 
@@ -628,7 +629,17 @@ def test_undo_is_refused_while_a_broker_runs(kdump: Any, cut: Path) -> None:
 def test_every_command_line_option_has_a_place() -> None:
     """A new option has to be put among those of the plan, of applying, of showing, or of where it runs."""
     of_where = {"master", "spark_settings"}
-    of_showing = {"format_name", "level", "everything", "jobs", "progress", "color", "quiet", "help_all"}
-    modes = {"truncate", "salvage", "reindex", "undo", "resume", "plan_file"}
+    of_showing = {
+        "format_name",
+        "level",
+        "everything",
+        "jobs",
+        "progress",
+        "color",
+        "quiet",
+        "help_all",
+        "reproducible",
+    }
+    modes = {"truncate", "salvage", "reindex", "fill_from", "undo", "resume", "plan_file"}
     names = {parameter.name for parameter in command.command.params if isinstance(parameter, click.Option)}
     assert names == of_where | of_showing | modes | {"run", "force"} | {*command._OF_THE_PLAN, *command._HOW}

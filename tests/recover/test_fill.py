@@ -40,7 +40,7 @@ PARTITIONS = [
 def batches(count: int, *, epoch: int = 0, value: bytes = b"v", first: int = 0) -> list[bytes]:
     return [
         build.batch(
-            [build.record(b"k%d" % number, value, timestamp=1000 + number) for _ in range(RECORDS)],
+            [build.record(b"k%02d" % number, value, timestamp=1000 + number) for _ in range(RECORDS)],
             base_offset=number * RECORDS,
             epoch=epoch,
         )
@@ -95,6 +95,15 @@ def flipped(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
+def checked_bytes(data: bytes) -> Iterator[int]:
+    """The positions of bytes that the checksum of a batch covers, or of the checksum itself."""
+    position = 0
+    while position < len(data):
+        end = position + 12 + int.from_bytes(data[position + 8 : position + 12])
+        yield from range(position + 17, end)
+        position = end
+
+
 # ---- what comes back
 
 
@@ -109,7 +118,7 @@ def gone(path: Path) -> None:
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
-    "a batch": lambda place: flipped(place / f"{0:020}.log", 200),
+    "a batch": lambda place: flipped(place / f"{0:020}.log", 230),
     "the first segment": lambda place: gone(place / f"{0:020}.log"),
     "a segment in the middle": lambda place: gone(place / f"{12:020}.log"),
     "the last segment": lambda place: gone(last_segment(place)),
@@ -145,7 +154,7 @@ def test_any_batch_that_a_broker_wrote_comes_back(place: Path, tmp_path: Path) -
         shutil.copytree(place, target)
         shutil.copytree(place, other)
         path = rng.choice([path for path in sorted(target.glob("*.log")) if path.stat().st_size])
-        flipped(path, rng.randrange(17, path.stat().st_size))
+        flipped(path, rng.choice([*checked_bytes(path.read_bytes())]))
         plan = filled(target, other.parent)
         assert plan.lost.given_up.batches == 0
         assert logs(target) == logs(place)
@@ -239,7 +248,7 @@ def refusal(target: Path, *others: Path) -> str:
 def test_nothing_is_filled_across_a_fork(tmp_path: Path) -> None:
     target = written(tmp_path / "a", [*batches(6), *batches(9, epoch=1, value=b"one", first=6)])
     written(tmp_path / "b", [*batches(6), *batches(9, epoch=2, value=b"two", first=6)])
-    flipped(target / f"{0:020}.log", 200)
+    flipped(target / f"{0:020}.log", 230)
     assert "part at offset 18" in refusal(target, tmp_path / "b")
 
 
@@ -247,7 +256,7 @@ def test_what_the_other_copy_has_above_its_own_cut_is_not_used(tmp_path: Path) -
     target = written(tmp_path / "a", [*batches(6), *batches(9, epoch=2, first=6)])
     written(tmp_path / "b", [*batches(6), *batches(12, epoch=1, value=b"old", first=6)])
     whole = logs(target)
-    flipped(target / f"{0:020}.log", 200)
+    flipped(target / f"{0:020}.log", 230)
     assert filled(target, tmp_path / "b").lost.missing == ()
     assert logs(target) == whole
 
@@ -255,14 +264,14 @@ def test_what_the_other_copy_has_above_its_own_cut_is_not_used(tmp_path: Path) -
 def test_copies_whose_records_differ_fill_nothing(tmp_path: Path) -> None:
     target = written(tmp_path / "a", batches(8))
     written(tmp_path / "b", [*batches(6), *batches(8, value=b"other", first=6)])
-    flipped(target / f"{0:020}.log", 200)
+    flipped(target / f"{0:020}.log", 230)
     assert "the records at offsets 18 to 23 differ" in refusal(target, tmp_path / "b")
 
 
 def test_a_directory_of_another_topic_is_no_copy(tmp_path: Path) -> None:
     target = written(tmp_path / "a", batches(8))
     written(tmp_path / "b", batches(8), topic_id=OTHER_TOPIC_ID)
-    flipped(target / f"{0:020}.log", 200)
+    flipped(target / f"{0:020}.log", 230)
     plan = planned(target, tmp_path / "b")
     assert plan.is_empty
     assert any("another topic" in sentence for sentence in plan.filled)
@@ -272,7 +281,7 @@ def test_where_no_copy_gives_a_batch_nothing_is_done(tmp_path: Path) -> None:
     """What is damaged stays, and is said: to remove it is a salvage."""
     target, other = (written(tmp_path / name, batches(8)) for name in "ab")
     for place in (target, other):
-        flipped(place / f"{0:020}.log", 200)
+        flipped(place / f"{0:020}.log", 230)
     plan = planned(target, tmp_path / "b")
     assert plan.is_empty
     assert plan.filled == ("offsets 6..8 in no copy: they stay missing",)
@@ -287,7 +296,7 @@ def test_a_path_without_a_copy_is_an_error_where_something_is_damaged(tmp_path: 
     (tmp_path / "b").mkdir()
     shutil.copytree(FIXTURES / "codecs" / "none-0", tmp_path / "b" / "none-0")
     assert planned(target, tmp_path / "b").is_empty
-    flipped(target / f"{0:020}.log", 200)
+    flipped(target / f"{0:020}.log", 230)
     assert "no other copy of the partition is in" in refusal(target, tmp_path / "b")
     assert "no other copy of the partition is in" in refusal(target, tmp_path / "a")
 
@@ -314,7 +323,7 @@ def test_a_compacted_copy_is_filled_above_the_reach_of_the_log_cleaner(reach: in
 
 def test_a_copy_that_changed_since_the_plan_gives_nothing(tmp_path: Path) -> None:
     target, other = (written(tmp_path / name, batches(8)) for name in "ab")
-    flipped(target / f"{0:020}.log", 200)
+    flipped(target / f"{0:020}.log", 230)
     before = {path.name: path.read_bytes() for path in target.iterdir()}
     plan = planned(target, tmp_path / "b")
     os.truncate(other / f"{0:020}.log", 100)
@@ -327,7 +336,7 @@ def test_a_copy_that_changed_since_the_plan_gives_nothing(tmp_path: Path) -> Non
 def test_the_plan_of_a_run_names_log_files_of_other_copies_alone(tmp_path: Path) -> None:
     """It is read again where a run is finished: with another path there, any file would come into the log."""
     target, _ = (written(tmp_path / name, batches(8)) for name in "ab")
-    flipped(target / f"{0:020}.log", 200)
+    flipped(target / f"{0:020}.log", 230)
     plan = planned(target, tmp_path / "b")._replace(path="t-0")
     saved = run_plan.to_bytes(RunPlan("1", 0, plan.options, plans=(plan,)))
     (found,) = run_plan.from_bytes(saved, "plan").plans
@@ -347,7 +356,7 @@ def test_the_plan_of_a_run_names_log_files_of_other_copies_alone(tmp_path: Path)
 def test_the_command_previews_copies_saves_and_applies(tmp_path: Path) -> None:
     target, _ = (written(tmp_path / name, batches(8)) for name in "ab")
     whole = logs(target)
-    flipped(target / f"{0:020}.log", 200)
+    flipped(target / f"{0:020}.log", 230)
     damaged = logs(target)
     what = ["recover", "--fill-from", "b", "a/t-0"]
     dry = run_inside(tmp_path, *what, "--dry-run", "--format", "json")
