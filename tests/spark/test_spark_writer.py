@@ -359,5 +359,5 @@ def test_the_manual_has_every_option() -> None:
     page = manual.pages()[manual_text.SPARK]
     assert {*manual_text.table(manual_text.section(page, "WRITING LOGS")), "path"} == set(writer_options._OPTIONS)
     assert set(manual_text.table(manual_text.section(page, "STREAMS"))) == {
-        getattr(stream_options, name) for name in ("END_AT", "_MOST", "_LEAST", "_DELAY")
+        getattr(stream_options, name) for name in ("END_AT", "LOSSES_LOCATION", "_MOST", "_LEAST", "_DELAY")
     }
