@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kdump.recover.saved_plans import SavedPlan
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
+    from kdump.verify.log_map import LogMap
     from kdump.verify.report import Report
 
 _OF_THE_PLAN = ("walk", "rebuild", "undecided", "index_interval_bytes", "segment_index_bytes", "max_batch_bytes")
@@ -206,7 +207,7 @@ def command(**chosen: Any) -> int:
             out.hold()
         out.plan({**wanted.fields(), "paths": chosen["paths"]})
         try:
-            for result in progress.results(_results(chosen, wanted, saved)):
+            for result in progress.results(_results(chosen, wanted, saved, out.plan_map if out.shows_maps else None)):
                 out.recovery(result)
         except KeyboardInterrupt:
             progress.interrupt()
@@ -241,7 +242,10 @@ def _look(chosen: dict[str, Any]) -> Look:
 
 
 def _results(
-    chosen: dict[str, Any], wanted: RecoverOptions, saved: "SavedPlan | None"
+    chosen: dict[str, Any],
+    wanted: RecoverOptions,
+    saved: "SavedPlan | None",
+    on_map: "Callable[[Plan, LogMap], object] | None",
 ) -> "Iterator[RecoveryResult | Report]":
     """What would be done with each partition, or what became of it."""
     from kdump.cli.execution import execution
@@ -265,6 +269,7 @@ def _results(
             only_reads=copies,
             compares=not (_applies(chosen) or any(chosen[name] for name in (*STRATEGIES, "fill_from", "plan_file"))),
             on_notice=complain,
+            on_map=on_map,
         )
         if saved is not None:
             found = saved.check(found)

@@ -263,7 +263,12 @@ def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
     chosen = {**chosen, "master": None, "fail_on": Severity.ERROR if fails_undecided else chosen["fail_on"]}
     started, problems = time.monotonic(), ProblemLog("compared")
     severities, summary = list[Severity](), ComparisonSummary()
-    what = CompareOptions(chosen["max_batch_bytes"], with_keys=chosen["show_keys"], metadata=chosen["metadata"])
+    what = CompareOptions(
+        chosen["max_batch_bytes"],
+        with_keys=chosen["show_keys"],
+        metadata=chosen["metadata"],
+        merges=chosen["format_name"] in PAGE_FORMATS,
+    )
     with (
         options.partitions(chosen) as found,
         execution(found, chosen) as job,

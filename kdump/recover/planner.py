@@ -8,11 +8,12 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
 
 from kdump.engine.protocol import Engine
 from kdump.errors import SourceError, only
 from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, build_offsets, offset_entries
-from kdump.format.naming import RECOVERY_POINTS, TopicPartition
+from kdump.format.naming import RECOVERY_POINTS, TopicPartition, number_of
 from kdump.recover.losses import loss_without_plan
 from kdump.recover.next_step import UNREPAIRED
 from kdump.recover.plan import (
@@ -40,6 +41,11 @@ from kdump.verify.report import Report
 from kdump.verify.scan import ScanOptions
 from kdump.verify.verify import verify_logs
 
+if TYPE_CHECKING:
+    from kdump.verify.log_map import LogMap
+
+_MOST_CUTS: Final = 500
+"""So many cuts are on a map."""
 Points = Mapping[TopicPartition, int]
 
 
@@ -53,6 +59,7 @@ def plan_recovery(
     only_reads: bool = False,
     compares: bool = False,
     on_notice: Callable[[str], object] | None = None,
+    on_map: "Callable[[Plan, LogMap], object] | None" = None,
 ) -> Iterator[Plan | Report]:
     """A plan for each topic-partition directory, then for each log directory of which a checkpoint has to change.
 
@@ -60,12 +67,14 @@ def plan_recovery(
     it is closed; without it a broker may run, which the plans then say. With `only_reads`, which is for copies, a .lock
     that cannot be written is looked at and not taken. `on_notice` is called with a sentence where no lock could be
     taken. With `compares` the plan of a truncation that loses something, or leaves damage, has what a salvage would do.
-    Nothing is written. The log of KRaft is planned only where its path was given.
+    Nothing is written. The log of KRaft is planned only where its path was given. With `on_map` there are maps of the
+    partitions with errors or warnings: it gets each, whose cuts are those of the plan, before the plan.
     """
     options = options or RecoverOptions()
     if options.now_ms is None:
         options = options._replace(now_ms=int(time.time() * 1000))
     verify_options = ScanOptions(max_batch_bytes=options.max_batch_bytes, now_ms=options.now_ms, valid_segments=True)
+    verify_options = verify_options._replace(maps=on_map is not None)
     partitions: dict[str, PlanItem] = {}
     plans: list[Plan] = []
     budget = RebuildBudget()
@@ -88,6 +97,8 @@ def plan_recovery(
             except SourceError as error:
                 yield Report(report.path, errors=[error])
             else:
+                if on_map is not None and report.map is not None:
+                    on_map(plans[-1], _with_cuts(report, report.map, plans[-1]))
                 yield plans[-1]
     points = points_of_plans(plans)
     for directory in dict.fromkeys((*points, *directories)):
@@ -103,6 +114,21 @@ def plan_recovery(
             plan = plan._replace(not_covered=tuple(_uncovered_findings(directories[directory], plan)))
         if not plan.is_empty or plan.not_covered:
             yield plan
+
+
+def _with_cuts(report: Report, of: "LogMap", plan: Plan) -> "LogMap":
+    """The map of a partition with what the plan removes of its segments."""
+    from kdump.verify.log_map import MapPlace
+
+    numbers = {base: number for number, (base, _) in enumerate(of.segments)}
+    cuts = [
+        MapPlace(numbers[base], action.start or 0, action.stop - (action.start or 0), action.because or "")
+        for action in plan.actions
+        if action.action in ("truncate", "drop", "delete") and action.stop is not None and action.path.endswith(".log")
+        for base in (number_of(os.path.basename(action.path)),)
+        if base is not None and base in numbers
+    ]
+    return of._replace(cuts=tuple(sorted(cuts)[:_MOST_CUTS]))
 
 
 def _forget(options: RecoverOptions) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kdump.convert.results import ConvertFindings, ConvertSummary, OutputFile, PartitionConversion
     from kdump.format.json_types import Fields
     from kdump.format.naming import TopicPartition
-    from kdump.recover.plan import Action, RecoveryResult
+    from kdump.recover.plan import Action, Plan, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
     from kdump.replicas.compare import ComparisonSummary, PartitionComparison
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kdump.stat.rows import Row
     from kdump.verify.display import FindingDisplay, FoldedFindings
     from kdump.verify.findings import Finding
+    from kdump.verify.log_map import LogMap
     from kdump.verify.summary import FileSummary, PartitionSummary, VerifySummary, WorstPartition
 
 HELD_BYTES = 1 << 20
@@ -181,6 +182,12 @@ class VerifyRenderer(Renderer):
 
 class RecoveryRenderer(Renderer):
     """What a recovery would do, or has done."""
+
+    shows_maps = False
+    """Whether it shows the maps of partitions: they are made only then."""
+
+    def plan_map(self, plan: Plan, of: LogMap) -> None:
+        """What lies where in a partition with errors or warnings, and what the plan removes of it."""
 
     def plan(self, fields: Fields) -> None:  # only a saved plan has to begin with it
         """The options and paths of a recovery."""

@@ -3,7 +3,7 @@
 from kdump.exports import exports
 
 _MODULES = {
-    "kdump.replicas.compare": "ComparisonSummary CopyExtent PartitionComparison",
+    "kdump.replicas.compare": "ComparisonSummary CopyExtent MergedRange PartitionComparison",
     "kdump.replicas.comparison": "DifferingKey KeyDifferences OffsetTally ReplicaComparison ReplicaDifferences Verdict",
     "kdump.replicas.evidence": "Evidence RepairStep",
     "kdump.replicas.merge": "MissingRecords ReplicaUse ReplicasRefused",

@@ -1,5 +1,6 @@
 from kdump.replicas.compare import ComparisonSummary as ComparisonSummary
 from kdump.replicas.compare import CopyExtent as CopyExtent
+from kdump.replicas.compare import MergedRange as MergedRange
 from kdump.replicas.compare import PartitionComparison as PartitionComparison
 from kdump.replicas.comparison import DifferingKey as DifferingKey
 from kdump.replicas.comparison import KeyDifferences as KeyDifferences

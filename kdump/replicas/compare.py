@@ -24,7 +24,7 @@ from kdump.replicas.evidence import Evidence, RepairStep, evidence_of, repair_st
 from kdump.replicas.log_survey import survey_log
 from kdump.storage.copies import by_directory, by_topic_id
 from kdump.storage.discovery import discover
-from kdump.storage.file_store import directory_above, exists
+from kdump.storage.file_store import directory_above, exists, parent_of
 from kdump.storage.live import LIVE_READS
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.storage.walk import MAX_BATCH_BYTES
@@ -34,13 +34,15 @@ class CompareOptions(NamedTuple):
     """How copies are compared. `most_keys` are those that are kept in memory at a time.
 
     `with_keys`: the first differing keys are in the result, not only their hashes. `metadata`: the directory of the
-    metadata log that says who was in sync; without it, one that lies beside a copy says it.
+    metadata log that says who was in sync; without it, one that lies beside a copy says it. `merges`: the result says
+    what a merge of the copies takes from which; they are read once more for that.
     """
 
     max_batch_bytes: int = MAX_BATCH_BYTES
     most_keys: int = MOST_KEYS
     with_keys: bool = False
     metadata: str | None = None
+    merges: bool = False
 
 
 class ComparisonSummary(NamedTuple):
@@ -72,12 +74,21 @@ class CopyExtent(NamedTuple):
     damage: tuple[OffsetRange, ...]
 
 
+class MergedRange(NamedTuple):
+    """Offsets [start, end) that a merge of the copies takes from one of them."""
+
+    path: str
+    start_offset: int
+    end_offset: int
+
+
 class PartitionComparison(NamedTuple):
     """All pairs of the copies of a topic-partition, by the order of their paths; none where there is one copy.
 
     `topic_id` is None where no copy has one: then the name alone says that they belong together. `evidence` says which
     copy is not as it should be, the strongest first. `unclean_elections` are those that the metadata log has, of a
-    topic-partition whose copies diverged. `extents` say which offsets each copy has.
+    topic-partition whose copies diverged. `extents` say which offsets each copy has, `merged` what a merge takes from
+    which, in the order of the offsets, where CompareOptions asks for it.
     """
 
     topic_partition: TopicPartition
@@ -87,6 +98,7 @@ class PartitionComparison(NamedTuple):
     evidence: tuple[Evidence, ...] = ()
     unclean_elections: tuple[UncleanElection, ...] = ()
     extents: tuple[CopyExtent, ...] = ()
+    merged: tuple[MergedRange, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -228,7 +240,29 @@ def _compare(options: CompareOptions, task: _Copies) -> PartitionComparison:
     extents = tuple(
         CopyExtent(one.path, one.start_offset, one.end_offset, one.high_watermark, one.damage) for one in surveys
     )
-    return PartitionComparison(task.topic_partition, task.topic_id, paths, tuple(pairs), evidence, extents=extents)
+    merged = tuple(_merged(copies, options.max_batch_bytes)) if options.merges and pairs else ()
+    return PartitionComparison(task.topic_partition, task.topic_id, paths, tuple(pairs), evidence, (), extents, merged)
+
+
+def _merged(copies: Sequence[Partition], max_batch_bytes: int) -> Iterator[MergedRange]:
+    """What a merge of the copies takes from which; nothing where one cannot be read, or is of another topic."""
+    from kdump.replicas.merge import MergeOptions, merge_replicas
+
+    try:
+        several = merge_replicas(copies, options=MergeOptions(max_batch_bytes=max_batch_bytes))
+    except SourceError:
+        return
+    before: MergedRange | None = None
+    for each in several[0].partition.slices if len(several) == 1 else ():
+        path, start, end = parent_of(each.log.path), each.lowest, each.highest + 1
+        if before is not None and (before.path, before.end_offset) == (path, start):
+            before = before._replace(end_offset=end)
+            continue
+        if before is not None:
+            yield before
+        before = MergedRange(path, start, end)
+    if before is not None:
+        yield before
 
 
 def _again(copy: Partition) -> Partition:

@@ -254,6 +254,13 @@ def test_a_recovery_shows_both_strategies_and_afterwards_the_undo(cut: Path) -> 
     assert (salvage["strategy"], salvage["records"], salvage["end"], salvage["better"]) == ("salvage", 0, 40, True)
     assert truncate["committed"] == "missing: offsets 12..29, next 30"
     assert "--undo" not in text
+    (of,) = Page(text).data["maps"]
+    assert of["cuts"]
+    assert sum(length for _, _, length, _ in of["cuts"]) == truncate["bytes"] + sum(
+        length for _, _, length, _ in of["damage"]
+    )
+    (of,) = Page(page_of(cut, "recover", "--salvage", "--dry-run", str(cut))[1]).data["maps"]
+    assert of["cuts"] == of["damage"]
 
     status, text = page_of(cut, "recover", "--truncate", str(cut))
     assert status == 4
@@ -361,6 +368,19 @@ def test_copies_have_a_strip_each(tmp_path: Path) -> None:
     assert of["stale"] == "c/t-0"
     assert [pair["verdict"] for pair in of["pairs"]] == ["agree", "diverged", "diverged"]
     assert of["pairs"][1]["differs"] == [[10, 18]]
+    assert of["merged"] == [[0, 0, 20]]
+
+
+def test_copies_show_what_a_merge_takes_from_which(tmp_path: Path) -> None:
+    batches = [build.batch([build.record(b"k", b"v%d" % at)], base_offset=at) for at in range(20)]
+    size = len(batches[0])
+    for name, at in (("a", 3), ("b", 12)):
+        data = bytearray(b"".join(batches[:10]) + b"".join(batches[10:]))
+        data[sum(map(len, batches[:at])) + size - 3] ^= 1
+        files = directories.partition({0: bytes(data)})
+        directories.write(tmp_path / name, directories.log_directory({"t-0": files}))
+    (of,) = Page(page_of(tmp_path, "verify", "--compare", str(tmp_path / "a"), str(tmp_path / "b"))[1]).data["copies"]
+    assert of["merged"] == [[0, 0, 3], [1, 3, 4], [0, 4, 20]]
 
 
 @pytest.mark.parametrize(

@@ -22,13 +22,14 @@ from kdump.render.sentences import comparison_summary, counted, verify_summary, 
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields, FieldValue
-    from kdump.recover.plan import GivenUp, RecoveryResult
+    from kdump.recover.plan import GivenUp, Plan, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
     from kdump.render.escaping import Path
     from kdump.replicas.compare import ComparisonSummary, PartitionComparison
     from kdump.stat.row_sections import StatResult
     from kdump.verify.findings import Finding
+    from kdump.verify.log_map import LogMap
     from kdump.verify.summary import PartitionSummary, VerifySummary
 
 _NOTHING: Mapping[tuple[str, str], int] = {}
@@ -46,6 +47,8 @@ GOOD, BAD, DOUBTFUL, PLAIN = "good", "bad", "doubtful", "plain"
 
 class HtmlRenderer(VerifyRenderer, RecoveryRenderer, StatRenderer):
     """Collects what it is given, and writes a page when it gets the summary."""
+
+    shows_maps = True
 
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
         super().__init__(stream, options)
@@ -95,6 +98,13 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer, StatRenderer):
             _tile("Bytes in no valid batch", damaged, "bytes", tone=BAD if damaged else GOOD, of=summary.bytes),
         ]
         self._write("verify", verdict, summary.next, tiles, verify_summary(summary), exit_status, summary.seconds)
+
+    def plan_map(self, plan: Plan, of: LogMap) -> None:
+        from kdump.verify.findings import Severity
+
+        found = [finding.severity for finding in (*plan.covered, *plan.not_covered)]
+        errors, warnings = found.count(Severity.ERROR), found.count(Severity.WARNING)
+        self._maps.add(self._names.text(plan.path), errors, warnings, of)
 
     def recovery(self, result: RecoveryResult) -> None:
         self._recoveries.add(result)

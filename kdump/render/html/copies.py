@@ -50,6 +50,11 @@ def _partition(compared: PartitionComparison, names: PathNames, command: Callabl
         "copies": [names.text(path) for path in compared.copies],
         "stale": None if compared.stale is None else names.text(compared.stale),
         "extents": [_extent(each, names) for each in compared.extents],
+        "merged": [
+            [compared.copies.index(path), start, end]
+            for path, start, end in compared.merged[:_MOST_RANGES]
+            if path in compared.copies
+        ],
         "pairs": [_pair(pair, names) for pair in compared.pairs],
         "sentences": sentences,
     }

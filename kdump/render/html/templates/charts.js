@@ -24,6 +24,7 @@ function drawCopies(of, context, width, height, cursor) {
       }
     }
     for (const [start, stop] of copy.damage) fill(context, "bad", at(start), bar, Math.max(2, at(stop) - at(start)), STRIP.bar);
+    for (const [from, start, stop] of of.merged) if (of.copies[from] === copy.path) fill(context, "good", at(start), bar + STRIP.bar + 1, Math.max(2, at(stop) - at(start)), 3);
     if (copy.high_watermark !== null) fill(context, "mark", Math.min(at(copy.high_watermark), width - 1.5), bar - 3, 1.5, STRIP.bar + 6);
   });
   context.fillStyle = color("soft");
@@ -40,11 +41,14 @@ function copiesAt(of, offset) {
     said.push(`${copy.path}: ${what}`);
   }
   if (of.pairs.some((pair) => pair.differs.some(([start, stop]) => offset >= start && offset < stop))) said.push("the copies differ here");
+  const taken = of.merged.find(([, start, stop]) => offset >= start && offset < stop);
+  if (of.merged.length) said.push(taken ? `a merge takes it from ${of.copies[taken[0]]}` : "no merge has it");
   return said.join("\n");
 }
 sections.copies = (to) => {
   const keys = [["there", (c, w, h) => fill(c, "data", 0, 0, w, h)], ["missing", (c, w, h) => hatch(c, "hole", "soft", 0, 0, w, h)], ["differs", (c, w, h) => { fill(c, "data", 0, 0, w, h); fill(c, "doubtful", 0, h - 5, w, 5); }],
-    ["after a fork", (c, w, h) => { fill(c, "data", 0, 0, w, h); hatch(c, null, "bad", 0, 0, w, h); }], ["damaged", (c, w, h) => fill(c, "bad", 0, 0, w, h)], ["high watermark", (c, w, h) => fill(c, "mark", w / 2, 0, 2, h)]];
+    ["after a fork", (c, w, h) => { fill(c, "data", 0, 0, w, h); hatch(c, null, "bad", 0, 0, w, h); }], ["damaged", (c, w, h) => fill(c, "bad", 0, 0, w, h)], ["high watermark", (c, w, h) => fill(c, "mark", w / 2, 0, 2, h)],
+    ["a merge takes it", (c, w, h) => { fill(c, "data", 0, 0, w, h - 4); fill(c, "good", 0, h - 3, w, 3); }]];
   to.append(make("ul", { class: "legend" }, ...keys.map(([label, draw]) => make("li", {}, drawn(make("canvas", { "aria-hidden": "true" }), (c, w, h) => { c.clearRect(0, 0, w, h); draw(c, w, h); }), label))));
   const block = (of) => {
     const block = make("div", { class: "of" }, make("h3", {}, of.name, " ", make("span", { class: `sev ${VERDICTS[of.verdict]}`, text: of.verdict })));

@@ -6,7 +6,7 @@ const KEYS = [
   ["transactional", (c, w, h) => { fill(c, "data", 0, 0, w, h); fill(c, "open", 0, h - 4, w, 4); }],
   ["damaged bytes", (c, w, h) => fill(c, "bad", 0, 0, w, h)],
   ["no batch, or missing offsets", (c, w, h) => hatch(c, "hole", "soft", 0, 0, w, h)],
-  ["a start removes it", (c, w, h) => { fill(c, "data", 0, 0, w, h); c.globalAlpha = .6; fill(c, "card", 0, 0, w, h); c.globalAlpha = 1; hatch(c, null, "bad", 0, 0, w, h); }],
+  [data.command === "recover" ? "the plan removes it" : "a start removes it", (c, w, h) => { fill(c, "data", 0, 0, w, h); c.globalAlpha = .6; fill(c, "card", 0, 0, w, h); c.globalAlpha = 1; hatch(c, null, "bad", 0, 0, w, h); }],
 ];
 function fill(context, name, x, y, width, height) {
   context.fillStyle = color(name);
@@ -118,6 +118,8 @@ function drawMap(of, scale, context, width, height, cursor) {
   if (of.cuts.length) fill(context, "bad", at(scale.position(of.cuts[0].segment, of.cuts[0].position)) - 1, top - 6, 2, bar + 8);
   for (const damage of of.damage) {
     const x = at(scale.position(damage.segment, damage.position)), end = at(scale.position(damage.segment, damage.position + damage.length));
+    // a broker preallocates zeros, and a power loss leaves them: nothing says that they were batches
+    if (damage.code === "tail/zeros") { hatch(context, "hole", "soft", x, top, Math.max(2, end - x), bar); continue; }
     fill(context, "bad", x - 1, top - 3, Math.max(3, end - x), 3);
     fill(context, "bad", x, top, Math.max(2, end - x), bar);
   }
@@ -159,7 +161,7 @@ function cellText(of, scale, cell) {
   const lines = [segmentName(of, segment), `positions ${count(from)} to ${count(from + cells.size[cell])}`];
   if (cells.first[cell] !== null) lines.push(`offsets ${count(cells.first[cell])}..${count(cells.last[cell])}`);
   lines.push(`${count(cells.batches[cell])} batches, ${bytes(cells.bytes[cell])} valid`);
-  if (cells.damaged[cell]) lines.push(`${bytes(cells.damaged[cell])} damaged`);
+  if (cells.damaged[cell]) lines.push(`${bytes(cells.damaged[cell])} in no valid batch`);
   if (cells.missing[cell]) lines.push(`${count(cells.missing[cell])} offsets missing`);
   if (cells.transactional[cell]) lines.push(`${count(cells.transactional[cell])} transactional batches`);
   if (cells.time[cell] > 0) lines.push(`up to ${time(cells.time[cell])}`);
