@@ -373,7 +373,10 @@ def _recovery_headline(summary: RecoverySummary) -> tuple[str, str]:
         return BAD, "A broker does not start on these files"
     if not summary.actions:
         return (BAD, "Nothing to do, and errors stay") if summary.has_errors else (GOOD, "Nothing to do")
-    return DOUBTFUL if gone.batches == 0 else BAD, f"A {summary.strategy} gives up {_records(gone)}"
+    return DOUBTFUL if gone.batches == 0 else BAD, f"A {_ACTS[summary.strategy]} gives up {_records(gone)}"
+
+
+_ACTS: Final = {"truncate": "truncation", "salvage": "salvage", "reindex": "rebuild of indexes", "fill": "fill"}
 
 
 def _records(gone: GivenUp) -> str:

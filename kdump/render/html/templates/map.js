@@ -185,7 +185,7 @@ sections.maps = (to) => {
     canvas.style.height = `${LANE.top + LANE.bar + LANE.txn + LANE.bottom}px`;
     const said = [`${of.segments.base.length} segments, ${bytes(scale.total)}`, `offsets ${scale.low} to ${scale.high - 1}`];
     for (const [name, label] of MARKS) if (of[name] !== null && of[name] !== undefined) said.push(`${label} ${of[name]}`);
-    if (of.cuts.length) said.push(`a broker cuts ${segmentName(of, of.cuts[0].segment)} at position ${of.cuts[0].position}`);
+    if (of.cuts.length) said.push(`${data.command === "recover" ? "the plan" : "a broker"} cuts ${segmentName(of, of.cuts[0].segment)} at position ${of.cuts[0].position}`);
     if (of.open.length) said.push(`${of.open.length} open ${of.open.length === 1 ? "transaction" : "transactions"}`);
     canvas.setAttribute("aria-label", `Map of ${of.name}: ${said.join("; ")}. Arrow keys move over the cells, Enter shows the findings.`);
     const caption = make("figcaption", {}, make("strong", { text: of.name }), ...said.map((each) => make("span", { text: each })));
