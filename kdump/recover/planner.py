@@ -70,9 +70,7 @@ def plan_recovery(
     Nothing is written. The log of KRaft is planned only where its path was given. With `on_map` there are maps of the
     partitions with errors or warnings: it gets each, whose cuts are those of the plan, before the plan.
     """
-    options = options or RecoverOptions()
-    if options.now_ms is None:
-        options = options._replace(now_ms=int(time.time() * 1000))
+    options = _with_time(options or RecoverOptions())
     verify_options = ScanOptions(max_batch_bytes=options.max_batch_bytes, now_ms=options.now_ms, valid_segments=True)
     verify_options = verify_options._replace(maps=on_map is not None)
     partitions: dict[str, PlanItem] = {}
@@ -90,16 +88,12 @@ def plan_recovery(
         elif item is None and report.findings:
             directories[report.path.rstrip("/") or "/"] = report
         elif item is not None:
-            try:
-                with only(report.path):
-                    plan = _plan(report, item, options, budget)
-                    plans.append(_with_salvage(plan, report, item) if compares else plan)
-            except SourceError as error:
-                yield Report(report.path, errors=[error])
-            else:
+            planned = _plan_or_error(report, item, options, budget, compares=compares)
+            if isinstance(planned, Plan):
+                plans.append(planned)
                 if on_map is not None and report.map is not None:
-                    on_map(plans[-1], _with_cuts(report, report.map, plans[-1]))
-                yield plans[-1]
+                    on_map(planned, _with_cuts(report.map, planned))
+            yield planned
     points = points_of_plans(plans)
     for directory in dict.fromkeys((*points, *directories)):
         try:
@@ -116,7 +110,7 @@ def plan_recovery(
             yield plan
 
 
-def _with_cuts(report: Report, of: "LogMap", plan: Plan) -> "LogMap":
+def _with_cuts(of: "LogMap", plan: Plan) -> "LogMap":
     """The map of a partition with what the plan removes of its segments."""
     from kdump.verify.log_map import MapPlace
 
@@ -131,6 +125,11 @@ def _with_cuts(report: Report, of: "LogMap", plan: Plan) -> "LogMap":
     return of._replace(cuts=tuple(sorted(cuts)[:_MOST_CUTS]))
 
 
+def _with_time(options: RecoverOptions) -> RecoverOptions:
+    """The options with the time of now, where they have none."""
+    return options if options.now_ms is not None else options._replace(now_ms=int(time.time() * 1000))
+
+
 def _forget(options: RecoverOptions) -> None:
     """Forget what earlier plans found beside the partitions."""
     metadata_of_siblings.cache_clear()
@@ -138,6 +137,18 @@ def _forget(options: RecoverOptions) -> None:
         from kdump.recover.fill import forget_copies
 
         forget_copies()
+
+
+def _plan_or_error(
+    report: Report, item: PlanItem, options: RecoverOptions, budget: RebuildBudget, *, compares: bool
+) -> Plan | Report:
+    """The plan of a partition, or a report that says why there is none."""
+    try:
+        with only(report.path):
+            plan = _plan(report, item, options, budget)
+            return _with_salvage(plan, report, item) if compares else plan
+    except SourceError as error:
+        return Report(report.path, errors=[error])
 
 
 def _plan(report: Report, item: PlanItem, options: RecoverOptions, budget: RebuildBudget) -> Plan:
