@@ -11,7 +11,7 @@ from support.cases import each
 
 READ = {"found", "files", "paths", "path", "start"}
 """What the first argument may be called: what discover yields, what log_files yields, paths, one path."""
-CALLED = {"on_bytes", "on_damage", "on_error", "on_notice", "on_path"}
+CALLED = {"on_bytes", "on_damage", "on_error", "on_map", "on_notice", "on_path"}
 """What is called as the work goes on. Damage and errors come among the values wherever these can hold them."""
 FUNCTIONS = {
     name: value for name in kdump.__all__ if inspect.isfunction(value := getattr(kdump, name)) and name != "__version__"
