@@ -6,24 +6,31 @@ A copy keeps each of its valid batches. Another copy gives a batch only where al
 2. The histories do not part: nothing of this copy would be truncated against the common history, and what the other one
    has above its own cut is not used.
 3. No record of this copy differs from that of another copy at the same offset.
-4. The log cleaner of neither copy has passed the offset. Below its reach each copy misses records of its own choice.
+4. No log cleaner went over the log. Each copy of a compacted log misses records of its own choice, also those that it
+   fetched from a leader that had cleaned them: what another copy still has may be deleted here, with its tombstone. A
+   log that lacks offsets between two batches that touch is taken for compacted.
 5. The batch has only offsets that this copy lacks, at or above its log start offset.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kdump.broker.history import common_history
 from kdump.errors import SourceError
 from kdump.log.log_slice import LogSlice
-from kdump.log.ranges import UNKNOWN_END, OffsetRange, united, without
+from kdump.log.ranges import OffsetRange, united, without
 from kdump.replicas.batch_order import LeftOutBatch
 from kdump.replicas.differences import Coverage, differences
 from kdump.replicas.merge import settle
 from kdump.replicas.replica_copy import ReplicaCopy, Stretch, part_of
 from kdump.storage.copies import by_topic_id, topic_id_of
 from kdump.storage.partition import Partition
+
+_COMPACTED: Final = (
+    "the log cleaner went over a copy, or may have: what another copy still has may be deleted here, so nothing is"
+    " filled"
+)
 
 
 class FillSlice(NamedTuple):
@@ -42,9 +49,9 @@ class FillSlice(NamedTuple):
 class CopyFill(NamedTuple):
     """The log of a copy with what others give.
 
-    `slices` are in the order of the offsets. `filled` are the offsets that others give, `missing` those that stay
-    missing, as far as a copy reaches. `left_out` are batches of the copy itself that contradict others about their
-    offsets. `because` says why offsets stay missing although another copy may have them.
+    `slices` are in the order of the offsets, none where nothing is filled. `filled` are the offsets that others give,
+    `missing` those that stay missing, as far as a copy reaches. `left_out` are batches of the copy itself that
+    contradict others about their offsets. `because` says why offsets stay missing although another copy may have them.
     """
 
     slices: tuple[FillSlice, ...]
@@ -69,17 +76,16 @@ def fill_of(partition: Partition, others: Sequence[Partition], max_batch_bytes: 
     copies = [copy for copy in copies if not copy.errors]
     compacted = settle(copies, compacted=False)
     _cut(copies)
-    coverages = [Coverage(copy, copy.stretches(compacted=compacted)) for copy in copies]
+    if compacted or any(True for copy in copies for _ in copy.batches.holes()):
+        return CopyFill((), because=(*because, _COMPACTED))
+    coverages = [Coverage(copy, copy.stretches(compacted=False)) for copy in copies]
     wrong = _contradicted(coverages, max_batch_bytes)
-    start, reach = own.context.log_start_offset or 0, 0
-    if compacted:
-        reach, why = _reach_of(copies)
-        because += why
+    start = own.context.log_start_offset or 0
     taken = _own_offsets(own)
     slices = [FillSlice(each) for each in _own_slices(own)]
     filled: list[OffsetRange] = []
     for coverage in coverages[1:]:
-        low = max(start, reach, coverage.copy.context.log_start_offset or 0)
+        low = max(start, coverage.copy.context.log_start_offset or 0)
         for stretch in coverage.stretches:
             lacking = without(without([stretch.offsets], wrong), united([OffsetRange(0, low), *taken, *filled]))
             for part in [] if stretch.doubtful else _at_segments(lacking, own):
@@ -88,7 +94,7 @@ def fill_of(partition: Partition, others: Sequence[Partition], max_batch_bytes: 
                 filled += (each.offsets for each in given)
         filled = united(filled)
     end = max((each.offsets.stop for coverage in coverages for each in coverage.stretches), default=start)
-    missing = without(without([OffsetRange(max(start, reach), end)], taken), filled) if end > max(start, reach) else []
+    missing = without(without([OffsetRange(start, end)], taken), filled) if end > start else []
     slices.sort(key=lambda each: each.offsets)
     return CopyFill(tuple(slices), tuple(filled), tuple(missing), tuple(own.left_out), tuple(because))
 
@@ -125,20 +131,6 @@ def _contradicted(coverages: Sequence[Coverage], max_batch_bytes: int) -> list[O
             )
     found = differences(coverages[1:], max_batch_bytes) if len(coverages) > 2 else []
     return united(OffsetRange(each.start, each.stop) for each in found)
-
-
-def _reach_of(copies: Sequence[ReplicaCopy]) -> tuple[int, list[str]]:
-    """The offset from which on no log cleaner has been, and what is said of the offsets below."""
-    reaches = [copy.context.cleaner_offset for copy in copies]
-    unknown = [copy.path for copy, reach in zip(copies, reaches, strict=True) if reach is None]
-    if unknown:
-        return UNKNOWN_END, [
-            f"the partition is compacted, and no cleaner-offset-checkpoint says how far the log cleaner of {path} came:"
-            " nothing is filled"
-            for path in unknown[:1]
-        ]
-    reach = max(each for each in reaches if each is not None)
-    return reach, [f"below offset {reach} the log cleaner has been over a copy: nothing is filled there"] * (reach > 0)
 
 
 def _own_offsets(own: ReplicaCopy) -> list[OffsetRange]:
