@@ -9,11 +9,12 @@ checkpoint: where they contradict each other, most batches decide.
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Final, NamedTuple
 
 from kdump.broker.leader_epoch_file_cache import LeaderEpochFileCache
 from kdump.format.checkpoint import EpochEntry
+from kdump.log.log_batches import LogBatches
 
 UNDEFINED: Final = -1
 """No leader epoch, or no offset (OffsetsForLeaderEpochResponse.UNDEFINED_EPOCH)."""
@@ -67,6 +68,32 @@ class History(NamedTuple):
         """The history after a truncation to this offset."""
         epochs = tuple(entry for entry in self.epochs if entry.start_offset < offset)
         return History(epochs, min(self.end_offset, offset), self.is_written)
+
+
+def epoch_runs(found: LogBatches, excluded: Set[int] = frozenset()) -> list[EpochRun]:
+    """The leader epochs of the batches, without those of these numbers."""
+    runs: list[EpochRun] = []
+    start = 0
+    for epoch, stop in _epoch_ends(found.epoch):
+        if excluded:
+            inside = [number for number in range(start, stop) if number not in excluded]
+            if inside:
+                runs.append(EpochRun(epoch, found.first[inside[0]], found.last[inside[-1]], len(inside)))
+        else:
+            runs.append(EpochRun(epoch, found.first[start], found.last[stop - 1], stop - start))
+        start = stop
+    return runs
+
+
+def _epoch_ends(epochs: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The leader epoch of consecutive batches, and the number after the last of them."""
+    if len(epochs) and epochs.count(epochs[0]) == len(epochs):
+        yield epochs[0], len(epochs)
+        return
+    stop = 0
+    for epoch, group in itertools.groupby(epochs):
+        stop += sum(1 for _ in group)
+        yield epoch, stop
 
 
 def history_of(runs: Sequence[EpochRun], checkpoint: Sequence[EpochEntry] | None, end_offset: int) -> History:

@@ -9,6 +9,7 @@ from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import SUSPECTS
 from kdump.log.ranges import UNKNOWN_END, ByteRange, OffsetRange
 from kdump.log.severity import Severity
+from kdump.storage.partition import LogFile
 from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, Item, SearchLimit, ShrunkFile, Tail, TailContent
 
 _SKIPPED: Final = "gap/bytes"
@@ -142,3 +143,8 @@ def zeros_severity(tail: Tail, *, active: bool) -> Severity:
 def shrunk(path: str, at: int, expected: int) -> SourceError:
     """The error for a file that has become shorter."""
     return SourceError(f"{path}: the file ended at byte {at} of {expected} while it was read")
+
+
+def is_preallocated(item: Item, log: LogFile) -> bool:
+    """Whether bytes that are no batch are the zeros at the end of a preallocated file."""
+    return isinstance(item, Tail) and item.reason is TailContent.ZEROS and log.preallocated

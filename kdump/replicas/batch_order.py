@@ -13,11 +13,11 @@ from kdump.kernel.results import NO_VALUE
 from kdump.log.batch_span import BatchSpan
 from kdump.log.damage import DamagedRange
 from kdump.log.file_batches import BatchFile, sorted_files
+from kdump.log.log_batches import IndexRange, LogBatches
 from kdump.log.offset_order import LogName, in_order
 from kdump.log.offset_support import OffsetSupport
 from kdump.log.ranges import OffsetRange, common
 from kdump.log.rising_chain import uncontradicted
-from kdump.replicas.copy_batches import CopyBatches, IndexRange
 from kdump.storage.partition import Partition
 from kdump.verify.catalogue import CATALOGUE
 from kdump.verify.findings import Finding, FindingData, Severity
@@ -95,12 +95,12 @@ class OffsetHole(Finding):
 class OrderedBatches(NamedTuple):
     """The batches of a copy that are in order, and the others; `spare` are those others in the order of `left_out`."""
 
-    batches: CopyBatches
+    batches: LogBatches
     left_out: tuple[LeftOutBatch, ...]
-    spare: CopyBatches
+    spare: LogBatches
 
 
-def ordered(partition: Partition, found: CopyBatches) -> OrderedBatches:
+def ordered(partition: Partition, found: LogBatches) -> OrderedBatches:
     """The batches of the segments of a partition in the order of their offsets."""
     if found.is_ordered:
         return OrderedBatches(found, (), found.select(()))
@@ -136,7 +136,7 @@ def missing_offsets(path: str, position: int, first: int, last: int | None) -> D
     return DamagedRange(path, position, 0, "offset/gap", Severity.ERROR, first, last)
 
 
-def holes_of(found: CopyBatches, left_out: Iterable[LeftOutBatch]) -> Iterator[DamagedRange]:
+def holes_of(found: LogBatches, left_out: Iterable[LeftOutBatch]) -> Iterator[DamagedRange]:
     """The offsets that are missing because of batches that are left out: where these lie, and what others claim."""
     numbers, several = {log.path: number for number, log in enumerate(found.logs)}, list(left_out)
     gone = sorted((numbers[each.path], each.position) for each in several)
@@ -169,7 +169,7 @@ def holes_of(found: CopyBatches, left_out: Iterable[LeftOutBatch]) -> Iterator[D
             yield from _around(found, (numbers[each.path], each.position), each)
 
 
-def _around(found: CopyBatches, place: tuple[int, int], batch: LeftOutBatch) -> Iterator[DamagedRange]:
+def _around(found: LogBatches, place: tuple[int, int], batch: LeftOutBatch) -> Iterator[DamagedRange]:
     """The offsets that are missing around a neighbour that claims the same offsets: it may be the one that is wrong."""
     at = bisect_left(range(len(found)), place, key=lambda number: (found.file[number], found.position[number]))
     for number in (at - 1, at):
@@ -184,7 +184,7 @@ def _around(found: CopyBatches, place: tuple[int, int], batch: LeftOutBatch) -> 
                     yield missing_offsets(batch.path, batch.position, first, last)
 
 
-def absent_inside(batch: LeftOutBatch, found: CopyBatches) -> Iterator[OffsetRange]:
+def absent_inside(batch: LeftOutBatch, found: LogBatches) -> Iterator[OffsetRange]:
     """The absent offsets of a batch that lie in the log of the others: beyond it, its offsets are not believed."""
     low = min((log.base_offset or 0 for log in found.logs), default=0)
     end = found.last[-1] + 1 if len(found) else low
@@ -198,7 +198,7 @@ def missing_findings(holes: Iterable[DamagedRange]) -> Iterator[Finding]:
         yield OffsetHole(each.code, each.severity, each.path, each.position, each.length, each.first_offset, data=data)
 
 
-def _left_out(found: CopyBatches, number: int, code: str) -> LeftOutBatch:
+def _left_out(found: LogBatches, number: int, code: str) -> LeftOutBatch:
     log, first, last = found.logs[found.file[number]], found.first[number], found.last[number]
     return LeftOutBatch(log.path, found.position[number], found.size[number], first, last, found.count[number], code)
 
@@ -206,7 +206,7 @@ def _left_out(found: CopyBatches, number: int, code: str) -> LeftOutBatch:
 class _Spans:
     """The batches of a copy as spans: neighbours that contradict no other batch are one."""
 
-    def __init__(self, found: CopyBatches) -> None:
+    def __init__(self, found: LogBatches) -> None:
         self._found = found
         self.ranges: dict[tuple[int, int], IndexRange] = {}
         runs = list(self._runs())

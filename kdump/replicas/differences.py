@@ -10,8 +10,8 @@ from kdump.format.batch import Batch
 from kdump.format.naming import Kind
 from kdump.format.record import Record
 from kdump.kernel.valid_batches import row
+from kdump.log.log_batches import IndexRange, LogBatches
 from kdump.log.ranges import OffsetRange, united
-from kdump.replicas.copy_batches import CopyBatches, IndexRange
 from kdump.replicas.replica_copy import ReplicaCopy, Stretch, is_same, is_same_block, part_of
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
@@ -143,7 +143,7 @@ def _different(left: Coverage, right: Coverage, max_bytes: int) -> Iterator[Offs
 class _Comparison:
     """Compares the records of two copies where their batches have not the same bytes."""
 
-    def __init__(self, left: CopyBatches, right: CopyBatches, max_bytes: int) -> None:
+    def __init__(self, left: LogBatches, right: LogBatches, max_bytes: int) -> None:
         self._left, self._right = RecordsOfCopy(left, max_bytes), RecordsOfCopy(right, max_bytes)
 
     def close(self) -> None:
@@ -169,9 +169,7 @@ def content(record: Record) -> tuple[object, ...]:
     return record.timestamp, record.key, record.value, record.headers
 
 
-def _groups(
-    a: CopyBatches, one: IndexRange, b: CopyBatches, two: IndexRange
-) -> Iterator[tuple[IndexRange, IndexRange]]:
+def _groups(a: LogBatches, one: IndexRange, b: LogBatches, two: IndexRange) -> Iterator[tuple[IndexRange, IndexRange]]:
     """Batches of both copies that have the same offsets but not the same bytes."""
     i, k = one.start, two.start
     while i < one.stop and k < two.stop:
@@ -213,7 +211,7 @@ def header_of(log: LogFile, position: int, body: bytes) -> Batch:
 class RecordsOfCopy:
     """Reads the records of batches of a copy; holds one file open."""
 
-    def __init__(self, batches: CopyBatches, max_bytes: int) -> None:
+    def __init__(self, batches: LogBatches, max_bytes: int) -> None:
         self.batches, self._max_bytes = batches, max_bytes
         self._file, self._source = -1, None
 

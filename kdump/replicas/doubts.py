@@ -7,7 +7,7 @@ or stands before damage.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kdump.replicas.copy_batches import IndexRange
+from kdump.log.log_batches import IndexRange
 from kdump.replicas.replica_copy import ReplicaCopy, is_same, unmatched
 
 _MOST_UNMATCHED: Final = 1 << 20

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from kdump.format.batch import LEADER_EPOCH_AT, LENGTH_AT, MAGIC_AT
 from kdump.format.naming import Kind
 from kdump.format.record import Record
+from kdump.log.log_batches import IndexRange
 from kdump.log.ranges import OffsetRange, united
 from kdump.replicas.batch_order import LeftOutBatch
-from kdump.replicas.copy_batches import IndexRange
 from kdump.replicas.differences import RecordsOfCopy, content, header_of
 from kdump.replicas.replica_copy import Stretch
 from kdump.storage.partition import LogFile

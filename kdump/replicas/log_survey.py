@@ -14,9 +14,9 @@ from kdump.format.naming import Kind
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.log.compaction import checkpoint_context, is_compacted_log
+from kdump.log.damage import is_preallocated
 from kdump.log.log_slice import LogSlice
 from kdump.log.ranges import OffsetRange, united
-from kdump.replicas.copy_batches import is_preallocated
 from kdump.storage.copies import topic_id_of
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Partition

@@ -24,10 +24,10 @@ from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
 from kdump.log.compaction import checkpoint_context
 from kdump.log.damage import DamagedRange
+from kdump.log.log_batches import LogBatches
 from kdump.log.log_slice import EVERYTHING, Bounds, HeaderPass, LogSlice, SlicedPartition, whole_log
 from kdump.log.ranges import OffsetRange, common, united, without
 from kdump.replicas.batch_order import LeftOutBatch
-from kdump.replicas.copy_batches import CopyBatches
 from kdump.replicas.differences import COPIES, Coverage, Difference, differences
 from kdump.replicas.doubts import settle_doubts
 from kdump.replicas.left_out import KeptRecords
@@ -408,7 +408,7 @@ class _Merge:
         return sum(_records(part._replace(start=max(part.start, mark))) for part in parts if part.stop > mark)
 
 
-def share_holes(copies: Sequence[CopyBatches]) -> bool:
+def share_holes(copies: Sequence[LogBatches]) -> bool:
     """Whether each copy lacks offsets where it is not damaged, and two of them several same ones, as after cleaning."""
     holes = [frozenset(islice(copy.holes(), _MOST_HOLES)) for copy in copies]
     return all(holes) and any(len(one & two) > 1 for one, two in combinations(holes, 2))

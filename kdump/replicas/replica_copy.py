@@ -4,11 +4,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kdump.broker.history import EpochRun, History, history_of
+from kdump.broker.history import EpochRun, History, epoch_runs, history_of
 from kdump.log.compaction import checkpoint_context, is_compacted_log
+from kdump.log.log_batches import IndexRange, LogBatches, PositionRange
 from kdump.log.ranges import OffsetRange, common, without
 from kdump.replicas.batch_order import LeftOutBatch, ordered
-from kdump.replicas.copy_batches import CopyBatches, IndexRange, PositionRange
 from kdump.storage.copies import epochs_of
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import Partition
@@ -24,7 +24,7 @@ class Stretch(NamedTuple):
 
     start: int
     stop: int
-    of: CopyBatches
+    of: LogBatches
     batches: IndexRange
     doubtful: bool = False
 
@@ -66,7 +66,7 @@ class ReplicaCopy:
         self.context = checkpoint_context(partition) if part is None else part.context
         self._part = part
         ranges = None if part is None else part.ranges
-        found = CopyBatches([segment.log for segment in partition.segments], ranges, grows=grows)
+        found = LogBatches([segment.log for segment in partition.segments], ranges, grows=grows)
         self.errors = found.read(max_batch_bytes)
         order = ordered(partition, found)
         self.batches, self.left_out = order.batches, list[LeftOutBatch](order.left_out)
@@ -159,12 +159,12 @@ class ReplicaCopy:
             if number not in self.offset_doubts:
                 end = found.last[number] + 1
                 break
-        runs = found.epoch_runs(wrong_epochs | self.offset_doubts)
+        runs = epoch_runs(found, wrong_epochs | self.offset_doubts)
         self.history = history_of(runs, self._checkpoint, end)
 
     def single_epochs(self) -> Iterator[int]:
         """The batches that are the only one of their leader epoch, between others."""
-        for run in self.batches.epoch_runs():
+        for run in epoch_runs(self.batches):
             if run.batches == 1 and run.epoch >= 0:
                 yield bisect_left(self.batches.first, run.first)
 
@@ -172,7 +172,7 @@ class ReplicaCopy:
         """Note the batches whose leader epoch is not that of their offset in the common history."""
         found, doubts = self.batches, set[int]()
         if history.epochs:
-            for run in found.epoch_runs():
+            for run in epoch_runs(found):
                 if not self._has_epoch(run, history):
                     start, stop = bisect_left(found.first, run.first), bisect_left(found.first, run.last + 1)
                     doubts.update(
@@ -268,7 +268,7 @@ def part_of(stretch: Stretch, start: int, stop: int) -> IndexRange:
     return IndexRange(begin, max(begin, bisect_left(stretch.of.first, stop, low, high)))
 
 
-def unmatched(own: CopyBatches, other: CopyBatches) -> list[IndexRange]:
+def unmatched(own: LogBatches, other: LogBatches) -> list[IndexRange]:
     """The batches that another copy does not have with the same bytes at the same offset."""
     found: list[IndexRange] = []
     i = k = matches = 0
@@ -290,7 +290,7 @@ def unmatched(own: CopyBatches, other: CopyBatches) -> list[IndexRange]:
     return found
 
 
-def is_same(own: CopyBatches, number: int, other: CopyBatches, at: int) -> bool:
+def is_same(own: LogBatches, number: int, other: LogBatches, at: int) -> bool:
     """Whether two batches have the same bytes: all but the offset and the leader epoch are under the checksum."""
     return (
         own.crc[number] == other.crc[at]
@@ -299,7 +299,7 @@ def is_same(own: CopyBatches, number: int, other: CopyBatches, at: int) -> bool:
     )
 
 
-def is_same_block(own: CopyBatches, i: int, other: CopyBatches, k: int, batches: int) -> bool:
+def is_same_block(own: LogBatches, i: int, other: LogBatches, k: int, batches: int) -> bool:
     """Whether consecutive batches of two copies have the same bytes at the same offsets."""
     if i + batches > len(own) or k + batches > len(other) or own.crc[i] != other.crc[k]:
         return False

@@ -11,7 +11,8 @@ import pytest
 
 import kdump
 from kdump.convert.records import ordered_log
-from kdump.replicas import batch_order, copy_batches
+from kdump.log import log_batches
+from kdump.replicas import batch_order
 from support import build, oracle
 from support.damage import NotApplicable, damage
 from support.laws import examples
@@ -116,7 +117,7 @@ def test_a_log_in_order_costs_a_pass_over_its_headers(tmp_path: Path, monkeypatc
     passes: list[str] = []
     read = ordered_log.read_headers
     monkeypatch.setattr(ordered_log, "read_headers", lambda slices: passes.append("headers") or read(slices))
-    monkeypatch.setattr(copy_batches.CopyBatches, "read", lambda *_: passes.append("checksums"))
+    monkeypatch.setattr(log_batches.LogBatches, "read", lambda *_: passes.append("checksums"))
     assert offsets(directory, "read-committed") == list(range(20))
     assert passes == ["headers"]
 
@@ -156,7 +157,7 @@ def test_every_batch_in_place_is_in_order_or_left_out_by_name(tmp_path: Path) ->
     for number in random.Random("order").sample(range(2000), examples(200)):
         case = misplaced_block(number)
         partition = partition_of(written(tmp_path / "p-0", case.logs))
-        found = copy_batches.CopyBatches([segment.log for segment in partition.segments])
+        found = log_batches.LogBatches([segment.log for segment in partition.segments])
         assert not found.read(MAX_BATCH_BYTES)
         order = batch_order.ordered(partition, found)
         logs, batches = order.batches.logs, order.batches

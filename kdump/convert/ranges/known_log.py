@@ -8,7 +8,7 @@ directory, where nothing else says whether the log cleaner went over it.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kdump.broker.history import EpochRun, History, history_of
+from kdump.broker.history import EpochRun, History, epoch_runs, history_of
 from kdump.convert.ranges.segment_search import SegmentSearch, has_numbered_segments
 from kdump.format.batch import Batch
 from kdump.format.naming import TopicPartition
@@ -16,9 +16,9 @@ from kdump.kernel.valid_batches import row
 from kdump.log.batch_location import BatchLocation
 from kdump.log.compaction import is_compacted_log
 from kdump.log.header_pass import read_headers
+from kdump.log.log_batches import LogBatches
 from kdump.log.log_files import base_offset_of
 from kdump.log.log_slice import whole_log
-from kdump.replicas.copy_batches import CopyBatches
 from kdump.replicas.merge import CommonLog, common_log, settle_histories, share_holes
 from kdump.storage.copies import epochs_of
 from kdump.storage.file_store import is_directory, parent_of
@@ -124,12 +124,12 @@ class LogKnowledge:
         headers = [read_headers(whole_log(each.partition).slices) for each in copies]
         if all(each.is_continuous and not each.compacted for each in headers):
             return False
-        found = [CopyBatches([segment.log for segment in each.partition.segments]) for each in copies]
+        found = [LogBatches([segment.log for segment in each.partition.segments]) for each in copies]
         for each in found:
             self._read(each)
         return any(each.has_cleaned_batches for each in found) or share_holes(found)
 
-    def _read(self, found: CopyBatches) -> None:
+    def _read(self, found: LogBatches) -> None:
         for error in found.read(self._max_batch_bytes):
             raise error
 
@@ -152,9 +152,9 @@ class LogKnowledge:
                 # Leader epochs never go back. Two batches or more: a single one could be wrong.
                 runs.append(EpochRun(first.epoch, first.first, last.last, 2))
                 continue
-            found = CopyBatches([segment.log])
+            found = LogBatches([segment.log])
             self._read(found)
-            runs += found.epoch_runs()
+            runs += epoch_runs(found)
         return list(_joined(runs))
 
     def _edge(self, log: LogFile, offset: int) -> EpochRun | None:

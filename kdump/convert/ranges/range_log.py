@@ -10,12 +10,12 @@ from kdump.convert.records.ordered_log import judged, ordered_log, slices_in_ord
 from kdump.log.compaction import is_compacted_log
 from kdump.log.damage import DamagedRange
 from kdump.log.header_pass import read_headers
+from kdump.log.log_batches import LogBatches, PositionRange
 from kdump.log.log_files import base_offset_of
 from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition
 from kdump.log.ranges import OffsetRange, common, united, without
 from kdump.log.severity import Severity
 from kdump.replicas.batch_order import LeftOutBatch, holes_of, ordered
-from kdump.replicas.copy_batches import CopyBatches, PositionRange
 from kdump.replicas.merge import MergedPartition, MergeOptions, merge_range, merge_replicas
 from kdump.replicas.replica_copy import CopyRange
 from kdump.storage.file_store import is_directory
@@ -119,7 +119,7 @@ def _in_order(log: KnownLog, offsets: OffsetRange, partition: SlicedPartition, m
     """The batches of the segments with the offsets in order, each proved by its checksum."""
     copy = log.copies[0]
     near = copy.partition._replace(segments=tuple(_near(copy.partition.segments, offsets)))
-    found = CopyBatches([segment.log for segment in near.segments])
+    found = LogBatches([segment.log for segment in near.segments])
     for error in found.read(max_batch_bytes):
         raise error
     order = ordered(near, found)
@@ -138,7 +138,7 @@ def _in_order(log: KnownLog, offsets: OffsetRange, partition: SlicedPartition, m
     return RangeLog(partition._replace(slices=tuple(slices), headers=known), lost, damage, here)
 
 
-def _lies_in(batch: LeftOutBatch, found: CopyBatches, log: KnownLog, offsets: OffsetRange) -> bool:
+def _lies_in(batch: LeftOutBatch, found: LogBatches, log: KnownLog, offsets: OffsetRange) -> bool:
     """Whether a batch lies after one with an offset of the range, in the same file; after the beginning of a file.
 
     So one range has it, and reads the headers there.
@@ -158,7 +158,7 @@ def _near(segments: Sequence[Segment], offsets: OffsetRange) -> Sequence[Segment
     return segments[max(numbers.start - 1, 0) : numbers.stop + 1]
 
 
-def _damage_in(found: CopyBatches, offsets: OffsetRange, *, ends: bool) -> Iterator[DamagedRange]:
+def _damage_in(found: LogBatches, offsets: OffsetRange, *, ends: bool) -> Iterator[DamagedRange]:
     """The damage at offsets of a range; `ends`: the log ends with it, and bytes after its last batch belong to it."""
     numbers = {log.path: number for number, log in enumerate(found.logs)}
     places = list(zip(found.file, found.position, strict=True))
@@ -171,7 +171,7 @@ def _damage_in(found: CopyBatches, offsets: OffsetRange, *, ends: bool) -> Itera
 
 
 def _lost(
-    found: CopyBatches, offsets: OffsetRange, holes: Sequence[OffsetRange], *, compacted: bool
+    found: LogBatches, offsets: OffsetRange, holes: Sequence[OffsetRange], *, compacted: bool
 ) -> Iterator[DamagedRange]:
     """The offsets that no batch has; of a compacted log those of `holes`, which are there for left out batches."""
     runs = list(found.intact(continuous=True))

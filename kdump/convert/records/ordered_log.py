@@ -6,6 +6,7 @@ from typing import NamedTuple
 from kdump.log.compaction import is_compacted
 from kdump.log.damage import DamagedRange
 from kdump.log.header_pass import missing_segment, read_headers
+from kdump.log.log_batches import IndexRange, LogBatches
 from kdump.log.log_slice import HIGHEST, LOWEST, HeaderPass, LogSlice, MissingOffsets, SlicedPartition
 from kdump.replicas.batch_order import (
     LeftOutBatch,
@@ -16,7 +17,6 @@ from kdump.replicas.batch_order import (
     ordered,
     unordered_findings,
 )
-from kdump.replicas.copy_batches import CopyBatches, IndexRange
 from kdump.replicas.left_out import KeptRecords
 from kdump.replicas.replica_copy import Stretch
 from kdump.storage.partition import Partition
@@ -58,7 +58,7 @@ def ordered_log(partition: SlicedPartition, max_batch_bytes: int) -> OrderedLog:
         known = partition._replace(headers=_with_gaps(headers, copy))
         return OrderedLog(known, findings=tuple(_asked(known, headers)))
     known = partition._replace(headers=headers)
-    found = CopyBatches([segment.log for segment in copy.segments])
+    found = LogBatches([segment.log for segment in copy.segments])
     for error in found.read(max_batch_bytes):
         raise error
     if found.is_ordered:
@@ -116,7 +116,7 @@ def _asked(partition: SlicedPartition, headers: HeaderPass) -> Iterator[Finding]
                 yield segments.missing(each.path, each.first, each.previous + 1, compacted=False)
 
 
-def _missing(found: CopyBatches) -> Iterator[MissingOffsets]:
+def _missing(found: LogBatches) -> Iterator[MissingOffsets]:
     """What is missing between batches that no damage lies between: segments, and offsets in one."""
     gaps: dict[str, MissingOffsets] = {}
     for start, _ in found.intact(continuous=True):
@@ -136,7 +136,7 @@ def _missing(found: CopyBatches) -> Iterator[MissingOffsets]:
     yield from gaps.values()
 
 
-def slices_in_order(found: CopyBatches, *, compacted: bool) -> list[LogSlice]:
+def slices_in_order(found: LogBatches, *, compacted: bool) -> list[LogSlice]:
     """Batches in order as slices. Offsets that are missing are gaps unless the log is `compacted`."""
     slices: list[LogSlice] = []
     for part in found.intact(continuous=not compacted):

@@ -1,26 +1,25 @@
-"""The valid batches of a copy of a topic-partition, as flat arrays: 52 bytes a batch."""
+"""The valid batches of a log as flat arrays: 52 bytes a batch."""
 
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import chain, compress, groupby, islice, repeat
+from itertools import chain, compress, islice, repeat
 from operator import add, and_, le, lt, ne, sub
 from typing import Final, NamedTuple
 
-from kdump.broker.history import EpochRun
 from kdump.errors import SourceError
 from kdump.format.batch import DELETE_HORIZON
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
-from kdump.log.damage import DamagedRange, damaged_ranges
+from kdump.log.damage import DamagedRange, damaged_ranges, is_preallocated
 from kdump.log.log_slice import LogSlice
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.records import open_batch
 from kdump.storage.source import Source
-from kdump.storage.walk import BatchChunk, ForeignBatch, Item, Tail, TailContent
+from kdump.storage.walk import BatchChunk, ForeignBatch, Item, Tail
 
 _WIDTH: Final = len(BATCH_COLUMNS)
 _POSITION, _SIZE, _FIRST, _LAST, _EPOCH, _CRC, _COUNT, _ATTRIBUTES = (
@@ -34,7 +33,7 @@ _CHUNK_BATCHES: Final = 1024
 
 
 class IndexRange(NamedTuple):
-    """The batches [start, stop) of a copy, by their numbers."""
+    """The batches [start, stop) of a log, by their numbers."""
 
     start: int
     stop: int
@@ -47,7 +46,7 @@ class PositionRange(NamedTuple):
     stop: int | None = None
 
 
-class CopyBatches:
+class LogBatches:
     """The valid batches of log files, in the order in which they lie: a row of each array is a batch.
 
     `breaks` are the numbers of the batches before which bytes are not a valid batch, or batches were left out. `damage`
@@ -181,9 +180,9 @@ class CopyBatches:
                 yield IndexRange(start, cut)
             start = cut
 
-    def select(self, ranges: Iterable[IndexRange]) -> "CopyBatches":
+    def select(self, ranges: Iterable[IndexRange]) -> "LogBatches":
         """The batches of these ranges; where one does not follow the one before it, there is a break."""
-        chosen = CopyBatches(self.logs)
+        chosen = LogBatches(self.logs)
         chosen.damage, chosen.compacted, chosen.transactional = self.damage, self.compacted, self.transactional
         chosen.has_cleaned_batches, chosen._pending = self.has_cleaned_batches, self._pending
         end = None
@@ -195,30 +194,6 @@ class CopyBatches:
                 getattr(chosen, name).extend(getattr(self, name)[start:stop])
             end = stop
         return chosen
-
-    def epoch_runs(self, excluded: "set[int] | frozenset[int]" = frozenset()) -> list[EpochRun]:
-        """The leader epochs of the batches, without those of these numbers."""
-        runs: list[EpochRun] = []
-        start = 0
-        for epoch, stop in self._epoch_ends():
-            if excluded:
-                inside = [number for number in range(start, stop) if number not in excluded]
-                if inside:
-                    runs.append(EpochRun(epoch, self.first[inside[0]], self.last[inside[-1]], len(inside)))
-            else:
-                runs.append(EpochRun(epoch, self.first[start], self.last[stop - 1], stop - start))
-            start = stop
-        return runs
-
-    def _epoch_ends(self) -> Iterator[tuple[int, int]]:
-        """The leader epoch of consecutive batches, and the number after the last of them."""
-        if len(self) and self.epoch.count(self.epoch[0]) == len(self):
-            yield self.epoch[0], len(self)
-            return
-        stop = 0
-        for epoch, group in groupby(self.epoch):
-            stop += sum(1 for _ in group)
-            yield epoch, stop
 
     # ---- slices
 
@@ -255,8 +230,3 @@ def _inside(chunk: BatchChunk, index: int, limit: int) -> _MessagesInside:
         if 0 <= opened.first_offset <= last <= batch.last_offset:
             return _MessagesInside(opened.first_offset, last, opened.records)
     return _MessagesInside(batch.last_offset, batch.last_offset, 1)
-
-
-def is_preallocated(item: Item, log: LogFile) -> bool:
-    """Whether bytes that are no batch are the zeros at the end of a preallocated file."""
-    return isinstance(item, Tail) and item.reason is TailContent.ZEROS and log.preallocated
