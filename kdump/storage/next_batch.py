@@ -170,8 +170,19 @@ class NextBatchSearch(ChainWindow):
         if size > len(self._own) or len(self._own) > self._buffer_bytes >= size:
             self._own = memoryview(bytearray(max(size, self._buffer_bytes)))
         self._window, self._origin = self._own, position
-        self._filled = self.source.readinto(position, self._own[: max(0, min(size, self._end - position))])
+        self._filled = self._read(position, self._own[: max(0, min(size, self._end - position))])
         return 0
+
+    def _read(self, position: int, buffer: memoryview) -> int:
+        """What the window beside has is not read again."""
+        window, origin, filled = self._beside.window
+        at = position - origin
+        known = window[at : min(filled, at + len(buffer))] if 0 <= at < filled else window[:0]
+        buffer[: len(known)] = known
+        if len(known) == len(buffer):
+            return len(known)
+        ahead = self._beside.read_ahead or self.source
+        return len(known) + ahead.readinto(position + len(known), buffer[len(known) :])
 
     def _leave_window(self) -> None:
         """The walk reads into its window again."""

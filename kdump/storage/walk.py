@@ -18,7 +18,7 @@ from kdump.kernel.results import BatchDiagnosis, Carry
 from kdump.kernel.scan import BATCH_COLUMNS, HEADER_BYTES, SCAN_FULL, SCAN_NEED, SCAN_STOPPED, Scanner
 from kdump.storage.frames import FILLS, OVERRUN, VALID, Frame, FrameWindow
 from kdump.storage.source import Source
-from kdump.storage.window import BUFFER_BYTES
+from kdump.storage.window import BUFFER_BYTES, ReadAhead
 
 if TYPE_CHECKING:
     from kdump.kernel.scanner import BatchScanner
@@ -231,6 +231,8 @@ class Walk(FrameWindow):
             yield from self._items()
         finally:
             self._take_runs(1)
+            if not self.has_stopped:
+                self.read_ahead = None  # the search and the walk refer to each other, so this would wait to be freed
 
     def _items(self) -> Iterator[Item]:
         need = self.up_to_magic
@@ -255,7 +257,7 @@ class Walk(FrameWindow):
             elif reason == SCAN_STOPPED:
                 return
             elif reason != SCAN_FULL:
-                yield from self._damage()
+                yield from self._pass_damage()
                 if self._ends_after_damage():
                     return
 
@@ -294,7 +296,7 @@ class Walk(FrameWindow):
         """
         frame = self._frame(self.position)
         if frame.kind != VALID:
-            yield from self._damage(frame)
+            yield from self._pass_damage(frame)
         elif self._opens or self._is_control(self.position):
             at = self._load(self.position, total)
             if self._filled - at < total:
@@ -321,6 +323,13 @@ class Walk(FrameWindow):
             self._searcher = NextBatchSearch(self, self.scanner, self._max_batch_bytes, self._buffer_bytes, base)
             self._searcher.end_at(self._end)
         return self._searcher
+
+    def _pass_damage(self, frame: Frame | None = None) -> Iterator[Item]:
+        """The items up to the next batch. What is read to find it is kept, so that the walk does not read it again."""
+        self.read_ahead = self.read_ahead or ReadAhead(self.source)
+        self.read_ahead.keeps = True
+        yield from self._damage(frame)
+        self.read_ahead.keeps = False
 
     def _damage(self, frame: Frame | None = None) -> Iterator[Item]:
         start = self.position

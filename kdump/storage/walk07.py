@@ -253,7 +253,7 @@ class Walk07(Walk):
         while self._end - position >= UP_TO_MAGIC:
             reach = min(position + _LARGE + UP_TO_MAGIC, self._end)
             if position < self._searched_from or reach > self._searched_to:
-                filled = self.source.readinto(position, search.buffer[: min(_SEARCH_BYTES, self._end - position)])
+                filled = self._read(position, search.buffer[: min(_SEARCH_BYTES, self._end - position)])
                 if filled < reach - position:  # the file has shrunk
                     return None
                 search.fill(filled)
@@ -286,7 +286,7 @@ class Walk07(Walk):
             cost = hop * _HOP_BYTES
             if self._end - position < UP_TO_MAGIC or self._zeros(position):
                 return True, cost
-            if self.source.readinto(position, header) < UP_TO_MAGIC:
+            if self._read(position, header) < UP_TO_MAGIC:
                 return False, cost
             total, plausible, _, _, possible = self.scanner.look(header, 0, self._end - position)
             if not plausible or not possible or total > self._end - position:

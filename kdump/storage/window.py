@@ -1,5 +1,6 @@
 """A window of bytes over a source, for readers that look at the same positions several times."""
 
+from bisect import bisect_right
 from typing import Final
 
 from kdump.kernel import crc
@@ -8,13 +9,63 @@ from kdump.storage.source import Source
 
 BUFFER_BYTES = 512 << 10  # it stays in the second-level cache from the read to the check; a larger one is slower
 _PIECE_BYTES: Final = 256 << 10
+KEPT_BYTES: Final = 5 << 20
+"""So much of what was read ahead is kept: the longest chain that a search follows, and what it looks at beside."""
+
+
+class ReadAhead:
+    """What was read of a source ahead of a walk, kept so that the walk does not read it again.
+
+    `keeps`: what is read now is kept as well. Where there is no room, what comes first in the file goes.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.keeps = False
+        self._source = source
+        self._starts: list[int] = []
+        self._pieces: list[memoryview] = []
+        self._kept = 0
+
+    def readinto(self, position: int, buffer: memoryview) -> int:
+        """As Source has it."""
+        filled = 0
+        while filled < len(buffer):
+            at = position + filled
+            index = bisect_right(self._starts, at)
+            begin = at - self._starts[index - 1] if index else 0
+            if index and begin < len(self._pieces[index - 1]):
+                piece = self._pieces[index - 1][begin : begin + len(buffer) - filled]
+                buffer[filled : filled + len(piece)] = piece
+                filled += len(piece)
+                continue
+            size = len(buffer) - filled
+            if index < len(self._starts):
+                size = min(size, self._starts[index] - at)
+            read = self._source.readinto(at, buffer[filled : filled + size])
+            if self.keeps and read:
+                self._keep(index, at, memoryview(bytes(buffer[filled : filled + read])))
+            filled += read
+            if read < size:
+                break
+        return filled
+
+    def _keep(self, index: int, position: int, piece: memoryview) -> None:
+        self._starts.insert(index, position)
+        self._pieces.insert(index, piece)
+        self._kept += len(piece)
+        while self._kept > KEPT_BYTES:
+            self._kept -= len(self._pieces.pop(0))
+            del self._starts[0]
 
 
 class SourceWindow:
     """Reads a source through a buffer, which grows for a batch that is larger.
 
-    `_end` is the end of the file, which may shrink. `buffer_bytes` is the size of the buffer.
+    `_end` is the end of the file, which may shrink. `buffer_bytes` is the size of the buffer. `read_ahead` is what was
+    read before it is needed, None where nothing was.
     """
+
+    read_ahead: ReadAhead | None = None
 
     def __init__(self, source: Source, buffer_bytes: int = BUFFER_BYTES) -> None:
         self.source = source
@@ -38,12 +89,16 @@ class SourceWindow:
         if at >= 0 and at + length <= self._filled:
             return self._window[at : at + length]
         body = memoryview(bytearray(length))
-        return body[: self.source.readinto(position, body)]
+        return body[: self._read(position, body)]
+
+    def _read(self, position: int, buffer: memoryview) -> int:
+        return (self.read_ahead or self.source).readinto(position, buffer)
 
     def take_window(self, other: "SourceWindow") -> None:
         """Go on with what another window over the same source has read. That one reads no more."""
         self._window, self._origin, self._filled = other._window, other._origin, other._filled
         self._zeros_from, self._nonzero_after = other._zeros_from, other._nonzero_after
+        self.read_ahead, other.read_ahead = other.read_ahead, None
 
     @property
     def window(self) -> tuple[memoryview, int, int]:
@@ -65,9 +120,7 @@ class SourceWindow:
         elif len(self._window) > self._buffer_bytes >= need:
             self._window = memoryview(bytearray(self._buffer_bytes))
         self._origin = position
-        self._filled = self.source.readinto(
-            position, self._window[: max(0, min(len(self._window), self._end - position))]
-        )
+        self._filled = self._read(position, self._window[: max(0, min(len(self._window), self._end - position))])
         return 0
 
     def _checksum(self, position: int, begin: int, total: int, legacy: bool) -> int:
@@ -101,7 +154,7 @@ class SourceWindow:
             position = self.source.data_from(position + len(window))
             piece = memoryview(bytearray(_PIECE_BYTES)) if piece is None else piece
             window = piece[: max(0, min(len(piece), self._end - position))]
-            window = window[: self.source.readinto(position, window)]
+            window = window[: self._read(position, window)]
         self._zeros_from = start
         return True
 
