@@ -24,7 +24,6 @@ class BatchSpan(NamedTuple):
     attributes: int
     producer_id: int
     producer_epoch: int
-    count: int  # type: ignore[assignment]  # Kafka's word, also the name of a method of tuple
     suspect: int
     timestamp: int
     batches: int = 1

@@ -201,7 +201,6 @@ class BatchFile:
                     int(legacy > 0 and sum(seen.codecs[1:]) > 0),
                     -1,
                     -1,
-                    -1 if seen.unopened else seen.records,
                     self.suspect,
                     seen.max_timestamp,
                     seen.batches,
@@ -246,7 +245,6 @@ def _joined(left: BatchSpan, right: BatchSpan) -> BatchSpan:
     return left._replace(
         size=left.size + right.size,
         last=right.last,
-        count=-1 if min(left.count, right.count) < 0 else left.count + right.count,
         suspect=left.suspect | right.suspect,
         timestamp=max(left.timestamp, right.timestamp),
         batches=left.batches + right.batches,
@@ -266,7 +264,6 @@ def _span_of_stretch(stretch: Stretch, number: int) -> BatchSpan:
         0,
         -1,
         -1,
-        state.records,
         stretch.suspect,
         state.max_timestamp,
         state.batches,
@@ -279,7 +276,7 @@ def _no_bytes(position: int, size: int) -> bytes:
 
 
 def _span_of(batch: Batch, suspect: int, number: int) -> BatchSpan:
-    position, size, magic, first, last, count, epoch, _, attributes, _, timestamp, producer, producer_epoch, _ = batch
+    position, size, magic, first, last, _, epoch, _, attributes, _, timestamp, producer, producer_epoch, _ = batch
     legacy = magic < 2
     return BatchSpan(
         number,
@@ -292,7 +289,6 @@ def _span_of(batch: Batch, suspect: int, number: int) -> BatchSpan:
         attributes,
         -1 if legacy else producer,
         -1 if legacy else producer_epoch,
-        -1 if count == NO_VALUE else count,
         suspect,
         -1 if timestamp == NO_VALUE else timestamp,
     )

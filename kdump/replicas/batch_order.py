@@ -264,7 +264,6 @@ class _Spans:
             int(wrapper),
             -1,
             -1,
-            -1,
             0,
             -1,
             stop - start,

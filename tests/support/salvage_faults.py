@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.salvage.keep import keep
-from kdump.recover.salvage.result import RemovedBytes, SalvageResult
+from kdump.recover.salvage.result import SalvageResult
 from kdump.storage.partition import Partition
+from kdump.storage.pieces import Piece
 from support.salvage_oracle import SPAN, Own, files, partition_of, results, valid
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -107,7 +108,7 @@ class LogCopy:
     def protected(self, found: SalvageResult, numbers: Sequence[int]) -> bool:
         """Whether batches go because the marker that aborted them is lost, and the report says so."""
         gone = sum(one.dropped for one in found.undecided)
-        codes = {one.because for one in found.dropped for number in numbers if _meets(self.batches[number], one)}
+        codes = {code for one, code in found.dropped.items() for number in numbers if _meets(self.batches[number], one)}
         return codes == {"txn/open"} and len(numbers) <= gone and len(found.sentences) == len(found.undecided)
 
     def claims(self, flips: Iterable[Flip]) -> list[Claim]:
@@ -145,7 +146,7 @@ def lost(own: Own, found: SalvageResult) -> bool:
     return any(_meets(own, one) for one in found.dropped)
 
 
-def _meets(own: Own, gone: RemovedBytes) -> bool:
+def _meets(own: Own, gone: Piece) -> bool:
     start = own.batch.position
     return gone.name == own.file and gone.start < start + own.batch.size and start < gone.stop
 

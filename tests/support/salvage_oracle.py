@@ -15,7 +15,7 @@ from kdump.recover.salvage.keep import keep
 from kdump.recover.salvage.result import SalvageResult
 from kdump.storage.discovery import discover
 from kdump.storage.partition import Partition
-from kdump.storage.pieces import open_pieces
+from kdump.storage.pieces import Piece, open_pieces
 from kdump.storage.source import BytesSource, read_whole
 from support import oracle
 
@@ -74,6 +74,12 @@ def valid(logs: dict[str, bytes]) -> Iterator[Own]:
         for item in oracle.walk(data, base_offset=int(name.partition(".")[0])):
             if isinstance(item, oracle.Batch):
                 yield Own(name, item, data[item.position : item.position + item.size])
+
+
+def batches_in(logs: dict[str, bytes], piece: Piece) -> int:
+    """How many valid batches a range of a log has."""
+    found = (own.batch.position for own in valid({piece.name: logs[piece.name]}))
+    return sum(1 for position in found if piece.start <= position < piece.stop)
 
 
 def contradict(earlier: Own, later: Own) -> bool:

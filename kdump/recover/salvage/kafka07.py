@@ -12,12 +12,11 @@ from itertools import pairwise
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.result import Refusal
-from kdump.log.batch_span import BatchSpan
 from kdump.log.damage import Damage
 from kdump.log.file_batches import BatchFile
 from kdump.log.ranges import ByteRange
 from kdump.recover.plan import RecoverOptions
-from kdump.recover.salvage.result import RemovedBytes, SalvageResult, loss_of, removed_bytes
+from kdump.recover.salvage.result import SalvageResult
 from kdump.storage.pieces import Piece, open_pieces
 
 
@@ -25,8 +24,7 @@ def keep_kafka07(directory: str, files: Sequence[BatchFile], options: RecoverOpt
     """All up to the last message, with a new file after each damage. Raises SourceError."""
     last = max((one.number for one in files if one.batches), default=-1)
     segments: list[PlannedSegment] = []
-    removed: list[RemovedBytes] = []
-    gone: list[BatchSpan] = []
+    dropped: dict[Piece, str] = {}
     refusals: list[Refusal] = []
     end: int | None = None
     for one in files:
@@ -38,9 +36,7 @@ def keep_kafka07(directory: str, files: Sequence[BatchFile], options: RecoverOpt
         elif following is not None and following < one.base + size:
             stop = max(0, following - one.base)
         if stop < size:
-            over = [batch for batch in one.batches if batch.end > stop]
-            gone += over
-            removed.append(removed_bytes(one.name, stop, size, code, over))
+            dropped[Piece(one.name, stop, size)] = code
         if end not in (None, one.base) and not (one.number > last and not stop):
             refusals.append(Refusal("IllegalStateException", one.name, None, RefusalReason.FILE_SIZE))
         if one.number > last >= 0 and not stop and one.base != end:
@@ -52,8 +48,7 @@ def keep_kafka07(directory: str, files: Sequence[BatchFile], options: RecoverOpt
     return SalvageResult(
         tuple(segments),
         ".kafka",
-        tuple(removed),
-        lost=loss_of(gone, removed),
+        dropped,
         log_end_offset=end,
         refusals=tuple(refusals),
     )

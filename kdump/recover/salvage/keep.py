@@ -27,11 +27,12 @@ from kdump.recover.salvage.conflicts import BatchConflict, BatchRange
 from kdump.recover.salvage.kafka07 import keep_kafka07
 from kdump.recover.salvage.lost_markers import NO_END
 from kdump.recover.salvage.producer_replay import SalvageReplay
-from kdump.recover.salvage.result import RemovedBytes, SalvageResult, loss_of, removed_bytes
+from kdump.recover.salvage.result import SalvageResult
 from kdump.recover.salvage.segments import SegmentLayout
 from kdump.recover.salvage.transaction_indexes import kept_indexes, usable_entries
 from kdump.recover.salvage.undecided import undecided_sentence
 from kdump.storage.partition import Partition
+from kdump.storage.pieces import Piece
 
 __all__ = ["SalvageResult", "keep"]
 
@@ -97,13 +98,12 @@ def _attempt(
     layout = SegmentLayout(files, rebuild_all=options.rebuild_all)
     layout.lay_out(partition.path, stay)
     indexes = kept_indexes(replay.transactions, stay, old, layout.segments, files)
-    dropped = [piece for one in files for piece in _removed_ranges(one, removed)]
     valid = valid_segments(files, layout, replay)
     refusals = refusals_of(partition.path, files, layout, replay, valid, options.index_interval_bytes)
     undecided, missing = replay.transactions.undecided, replay.transactions.missing_offsets
     result = SalvageResult(
         tuple(layout.segments),
-        dropped=tuple(dropped),
+        dropped=dict(dropped for one in files for dropped in _dropped(one, removed)),
         renamed=layout.renamed,
         conflicts=tuple(_conflict(files, conflict) for conflict in ordered.conflicts),
         undecided=tuple(undecided),
@@ -111,7 +111,6 @@ def _attempt(
         transaction_indexes=indexes.written,
         right_indexes=indexes.right,
         missing=tuple((one.first, None if one.last == NO_END else one.last) for one in missing),
-        lost=loss_of(sorted(removed, key=lambda batch: batch.first), dropped),
         log_end_offset=layout.log_end_offset,
         refusals=refusals,
         valid_segments=valid,
@@ -138,30 +137,26 @@ def _in_order(
     return ordered
 
 
-def _removed_ranges(one: BatchFile, removed: Mapping[BatchSpan, str]) -> Iterator[RemovedBytes]:
-    """The bytes of a file that go, in order; neighbours with the same code are one range."""
-    gone = [_Removal(batch.position, batch.end, removed[batch], batch) for batch in one.batches if batch in removed]
-    gone += [_Removal(damage.start, damage.stop, damage.code, None) for damage in one.damages]
-    runs: list[list[_Removal]] = []
-    for each in sorted(gone, key=lambda each: each.start):
-        last = runs[-1][-1] if runs else None
-        touches = last is not None and (last.stop, last.code) == (each.start, each.code)
-        if last is not None and touches and (last.batch is None) == (each.batch is None):
-            runs[-1].append(each)
+def _dropped(one: BatchFile, removed: Mapping[BatchSpan, str]) -> Iterator[tuple[Piece, str]]:
+    """The bytes of a file that go, in order, with their codes; neighbours with the same code are one range."""
+    gone = [_Removal(batch.position, batch.end, removed[batch], True) for batch in one.batches if batch in removed]
+    gone += [_Removal(damage.start, damage.stop, damage.code, False) for damage in one.damages]
+    gone.sort(key=lambda each: each.start)
+    for number, each in enumerate(gone):
+        following = gone[number + 1] if number + 1 < len(gone) else None
+        if following is not None and (each.stop, *each[2:]) == (following.start, *following[2:]):
+            gone[number + 1] = following._replace(start=each.start)
         else:
-            runs.append([each])
-    for run in runs:
-        batches = [each.batch for each in run if each.batch is not None]
-        yield removed_bytes(one.name, run[0].start, run[-1].stop, run[0].code, batches)
+            yield Piece(one.name, each.start, each.stop), each.code
 
 
 class _Removal(NamedTuple):
-    """Bytes [start, stop) that go: one valid batch, or damaged bytes."""
+    """Bytes [start, stop) that go: valid batches, or damaged bytes."""
 
     start: int
     stop: int
     code: str
-    batch: BatchSpan | None
+    is_valid: bool
 
 
 def _conflict(files: Sequence[BatchFile], conflict: Conflict) -> BatchConflict:

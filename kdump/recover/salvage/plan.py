@@ -17,14 +17,13 @@ from kdump.recover.salvage.conflicts import conflict_sentence
 from kdump.recover.salvage.keep import keep
 from kdump.recover.salvage.result import SalvageResult
 from kdump.storage.partition import Partition
-from kdump.storage.pieces import Piece
 
 
 def salvage(given: PlanInput, partition: Partition, budget: RebuildBudget | None = None) -> Plan:
     """The plan for a directory that has something to do. Raises SourceError."""
     kept = keep(partition, given.options, given.report.views)
     builder = PlanBuilder(given, budget)
-    builder.gap_codes = {Piece(one.name, one.start, one.stop): one.because for one in kept.dropped}
+    builder.gap_codes = dict(kept.dropped)
     plan = _plan_kafka07(builder, kept) if given.is_kafka07 else _plan_start(builder, kept)
     conflicts = tuple(conflict_sentence(conflict) for conflict in kept.conflicts)
     return plan._replace(undecided=kept.sentences, conflicts=conflicts)
