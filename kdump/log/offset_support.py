@@ -8,7 +8,7 @@ from kdump.errors import SourceError
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, index_extent, offset_entries, time_entries
 from kdump.format.producer_snapshot import SnapshotError, parse_entries
 from kdump.log.batch_span import BatchSpan
-from kdump.log.file_batches import BatchFile
+from kdump.log.segment_batches import SegmentBatches
 from kdump.storage.partition import LogFile, Partition
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
 
@@ -26,7 +26,7 @@ class OffsetSupport:
     A companion that cannot be read says nothing.
     """
 
-    def __init__(self, partition: Partition, files: Sequence[BatchFile]) -> None:
+    def __init__(self, partition: Partition, files: Sequence[SegmentBatches]) -> None:
         self._partition, self._files = partition, files
         self._entries: dict[int, _Entries] = {}
         self._bases = frozenset(one.base for one in files)
@@ -70,7 +70,7 @@ def _last_offsets(snapshot: LogFile) -> Iterator[tuple[int, int]]:
             yield entry.producer_id, entry.last_offset
 
 
-def _entries_of(one: BatchFile) -> _Entries:
+def _entries_of(one: SegmentBatches) -> _Entries:
     index, timeindex = one.segment.index, one.segment.timeindex
     offsets, times = {}, {}
     if index is not None:

@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 from kdump.kernel.results import NO_VALUE
 from kdump.log.batch_span import BatchSpan
 from kdump.log.damage import DamagedRange
-from kdump.log.file_batches import BatchFile, sorted_files
 from kdump.log.log_batches import IndexRange, LogBatches
 from kdump.log.offset_order import LogName, in_order
 from kdump.log.offset_support import OffsetSupport
 from kdump.log.ranges import OffsetRange, common
 from kdump.log.rising_chain import uncontradicted
+from kdump.log.segment_batches import SegmentBatches, sorted_files
 from kdump.storage.partition import Partition
 from kdump.verify.catalogue import CATALOGUE
 from kdump.verify.findings import Finding, FindingData, Severity
@@ -106,7 +106,8 @@ def ordered(partition: Partition, found: LogBatches) -> OrderedBatches:
         return OrderedBatches(found, (), found.select(()))
     spans = _Spans(found)
     files = [
-        BatchFile(number, segment, batches=spans.of_file(number)) for number, segment in enumerate(partition.segments)
+        SegmentBatches(number, segment, batches=spans.of_file(number))
+        for number, segment in enumerate(partition.segments)
     ]
     files = sorted_files(files)
     names = [LogName(one.actual_base_offset, one.log.size) for one in files]

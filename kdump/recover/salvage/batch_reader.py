@@ -6,7 +6,7 @@ from typing import Final
 from kdump.broker.file_records import FileChannelRecordBatch, FileRecords, ReadBuffer, UncaughtReadError
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.log.batch_span import BatchSpan
-from kdump.log.file_batches import BatchFile
+from kdump.log.segment_batches import SegmentBatches
 from kdump.storage.source import InputFile
 
 _HEADER_BYTES: Final = 512
@@ -16,7 +16,7 @@ _HEADER_BYTES: Final = 512
 class BatchReader:
     """Reads batches of the log files; a context manager that closes them."""
 
-    def __init__(self, directory: str, files: Sequence[BatchFile]) -> None:
+    def __init__(self, directory: str, files: Sequence[SegmentBatches]) -> None:
         self._files = files
         self._buffer = ReadBuffer(_HEADER_BYTES)
         self._number = -1

@@ -10,7 +10,7 @@ from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.result import DirectoryState, Refusal, ValidSegment
 from kdump.format.naming import segment_file_name
 from kdump.log.batch_span import BatchSpan
-from kdump.log.file_batches import BatchFile
+from kdump.log.segment_batches import SegmentBatches
 from kdump.recover.salvage.batch_reader import BatchReader
 from kdump.recover.salvage.lost_markers import UNENDED
 from kdump.recover.salvage.producer_replay import SalvageReplay
@@ -31,7 +31,7 @@ _CODES: Final[Mapping[RefusalReason, str]] = {
 
 def refusals_of(
     directory: str,
-    files: Sequence[BatchFile],
+    files: Sequence[SegmentBatches],
     layout: SegmentLayout,
     replay: SalvageReplay,
     valid: Mapping[str, ValidSegment],
@@ -77,7 +77,9 @@ def _refused_at_start(
     return predict_start(state).refusals
 
 
-def valid_segments(files: Sequence[BatchFile], layout: SegmentLayout, replay: SalvageReplay) -> dict[str, ValidSegment]:
+def valid_segments(
+    files: Sequence[SegmentBatches], layout: SegmentLayout, replay: SalvageReplay
+) -> dict[str, ValidSegment]:
     """What a broker finds in the segments without a damage, by name, so that they are not read again."""
     return {
         segment_file_name(segment.base_offset, ".log"): found
@@ -86,7 +88,7 @@ def valid_segments(files: Sequence[BatchFile], layout: SegmentLayout, replay: Sa
 
 
 def _valid_segments(
-    files: Sequence[BatchFile], layout: SegmentLayout, replay: SalvageReplay
+    files: Sequence[SegmentBatches], layout: SegmentLayout, replay: SalvageReplay
 ) -> Iterator[tuple[PlannedSegment, ValidSegment]]:
     certain = UNENDED not in replay.removed.values()  # else what was open may be gone
     for segment, own in zip(layout.segments, layout.batches, strict=True):
@@ -117,7 +119,7 @@ def _epochs(batches: Iterable[BatchSpan]) -> Iterator[tuple[int, int]]:
 
 
 def _unreadable_wrappers(
-    directory: str, files: Sequence[BatchFile], layout: SegmentLayout, unstable: int | None
+    directory: str, files: Sequence[SegmentBatches], layout: SegmentLayout, unstable: int | None
 ) -> Iterator[Refusal]:
     """Compressed messages that a broker cannot open on its way to the first open transaction.
 

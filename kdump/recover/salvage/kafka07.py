@@ -13,14 +13,14 @@ from kdump.broker.rebuild_request import PlannedSegment
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.result import Refusal
 from kdump.log.damage import Damage
-from kdump.log.file_batches import BatchFile
 from kdump.log.ranges import ByteRange
+from kdump.log.segment_batches import SegmentBatches
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.salvage.result import SalvageResult
 from kdump.storage.pieces import Piece, open_pieces
 
 
-def keep_kafka07(directory: str, files: Sequence[BatchFile], options: RecoverOptions) -> SalvageResult:
+def keep_kafka07(directory: str, files: Sequence[SegmentBatches], options: RecoverOptions) -> SalvageResult:
     """All up to the last message, with a new file after each damage. Raises SourceError."""
     last = max((one.number for one in files if one.batches), default=-1)
     segments: list[PlannedSegment] = []
@@ -54,14 +54,14 @@ def keep_kafka07(directory: str, files: Sequence[BatchFile], options: RecoverOpt
     )
 
 
-def _split(directory: str, one: BatchFile, piece: Piece, options: RecoverOptions) -> Iterator[Piece]:
+def _split(directory: str, one: SegmentBatches, piece: Piece, options: RecoverOptions) -> Iterator[Piece]:
     """The bytes of a file in pieces, each of which begins with a message that follows a damage.
 
     The end of a file matters to the bytes before it. So each piece is read again as the file that it will be.
     """
     starts, damages = {batch.position for batch in one.batches}, one.damages
     if (piece.start, piece.stop) != (0, one.log.size):
-        part = BatchFile(0, one.segment)
+        part = SegmentBatches(0, one.segment)
         with open_pieces(directory, (piece,), piece.name) as source:
             part.walk(source, one.base + piece.start, options.max_batch_bytes)
         starts = {batch.position + piece.start for batch in part.batches}

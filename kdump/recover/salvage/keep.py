@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 from kdump.format.naming import Kind
 from kdump.log.batch_span import BatchSpan
 from kdump.log.disputes import Conflict, OffsetRun
-from kdump.log.file_batches import BatchFile, read_files, sorted_files
 from kdump.log.offset_order import LogName, OffsetOrder, in_order
 from kdump.log.offset_support import OffsetSupport
+from kdump.log.segment_batches import SegmentBatches, read_files, sorted_files
 from kdump.log.segment_view import SegmentView
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.salvage.broker_check import BatchKey, batches_refused, refusals_of, valid_segments
@@ -47,7 +47,7 @@ def keep(
     `views` are what a verify showed of their files, by name. Raises SourceError.
     """
     segments = [segment for segment in partition.segments if segment.log.base_offset is not None]
-    files = [BatchFile(number, segment) for number, segment in enumerate(segments)]
+    files = [SegmentBatches(number, segment) for number, segment in enumerate(segments)]
     if any(one.log.kind is Kind.KAFKA07 for one in files):
         for one in files:
             one.read(options.max_batch_bytes)
@@ -81,7 +81,7 @@ class _Attempt(NamedTuple):
 
 def _attempt(
     partition: Partition,
-    files: Sequence[BatchFile],
+    files: Sequence[SegmentBatches],
     options: RecoverOptions,
     refused: Mapping[BatchKey, str],
     *,
@@ -118,12 +118,15 @@ def _attempt(
     return _Attempt(result, batches_refused(refusals, layout))
 
 
-def _all_of(files: Sequence[BatchFile]) -> OffsetOrder:
+def _all_of(files: Sequence[SegmentBatches]) -> OffsetOrder:
     return OffsetOrder([batch for one in files for batch in one.batches], [], [])
 
 
 def _in_order(
-    partition: Partition, files: Sequence[BatchFile], refused: Mapping[BatchKey, str], removed: dict[BatchSpan, str]
+    partition: Partition,
+    files: Sequence[SegmentBatches],
+    refused: Mapping[BatchKey, str],
+    removed: dict[BatchSpan, str],
 ) -> OffsetOrder:
     """The batches that are in order, without the refused ones; the others go into `removed`."""
     candidates = []
@@ -137,7 +140,7 @@ def _in_order(
     return ordered
 
 
-def _dropped(one: BatchFile, removed: Mapping[BatchSpan, str]) -> Iterator[tuple[Piece, str]]:
+def _dropped(one: SegmentBatches, removed: Mapping[BatchSpan, str]) -> Iterator[tuple[Piece, str]]:
     """The bytes of a file that go, in order, with their codes; neighbours with the same code are one range."""
     gone = [_Removal(batch.position, batch.end, removed[batch], True) for batch in one.batches if batch in removed]
     gone += [_Removal(damage.start, damage.stop, damage.code, False) for damage in one.damages]
@@ -159,7 +162,7 @@ class _Removal(NamedTuple):
     is_valid: bool
 
 
-def _conflict(files: Sequence[BatchFile], conflict: Conflict) -> BatchConflict:
+def _conflict(files: Sequence[SegmentBatches], conflict: Conflict) -> BatchConflict:
     def range_of(run: OffsetRun) -> BatchRange:
         return BatchRange(files[run.file].name, *run[1:])
 

@@ -7,7 +7,7 @@ from kdump.broker.file_records import UncaughtReadError
 from kdump.format.batch import CONTROL
 from kdump.format.index import AbortedTransaction
 from kdump.log.batch_span import BatchSpan
-from kdump.log.file_batches import BatchFile
+from kdump.log.segment_batches import SegmentBatches
 from kdump.recover.salvage.batch_reader import BatchReader
 from kdump.recover.salvage.lost_markers import NO_END, UNENDED, MissingOffsets, TransactionReplay
 
@@ -19,7 +19,7 @@ class SalvageReplay:
     """
 
     def __init__(
-        self, directory: str, files: Sequence[BatchFile], entries: Sequence[AbortedTransaction], *, drop: bool
+        self, directory: str, files: Sequence[SegmentBatches], entries: Sequence[AbortedTransaction], *, drop: bool
     ) -> None:
         self._directory, self._files = directory, files
         self.transactions = TransactionReplay(entries, drop=drop)

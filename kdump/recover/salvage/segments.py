@@ -7,7 +7,7 @@ from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.naming import segment_file_name
 from kdump.log.batch_span import BatchSpan
 from kdump.log.damage import codes_of
-from kdump.log.file_batches import BatchFile
+from kdump.log.segment_batches import SegmentBatches
 from kdump.log.segment_view import ORDER_CODES
 from kdump.recover.salvage.batch_reader import BatchReader
 from kdump.recover.salvage.lost_markers import NO_END
@@ -18,7 +18,7 @@ from kdump.verify.reaction import is_valid_log
 class SegmentLayout:
     """The segments afterwards, in order, and the batches of each; `renamed` has the new names of files."""
 
-    def __init__(self, files: Sequence[BatchFile], *, rebuild_all: bool) -> None:
+    def __init__(self, files: Sequence[SegmentBatches], *, rebuild_all: bool) -> None:
         self._files, self._rebuild_all = files, rebuild_all
         self.kept: list[list[BatchSpan]] = [[] for _ in files]
         self.segments: list[PlannedSegment] = []
@@ -53,7 +53,7 @@ class SegmentLayout:
         return max([*ends, *(segment.base_offset for segment in self.segments[-1:])], default=None)
 
     def _base_of(
-        self, one: BatchFile, own: Sequence[BatchSpan], lowest: int, used: set[int], reader: BatchReader
+        self, one: SegmentBatches, own: Sequence[BatchSpan], lowest: int, used: set[int], reader: BatchReader
     ) -> int:
         """The base offset of a file: of its name, its actual one or that of its first batch, whichever fits."""
         for base in (one.base, one.actual_base_offset):
@@ -65,7 +65,7 @@ class SegmentLayout:
             self.renamed[one.name] = segment_file_name(base, ".log")
         return base
 
-    def _add_segments(self, one: BatchFile, base: int, own: Iterable[BatchSpan], reader: BatchReader) -> None:
+    def _add_segments(self, one: SegmentBatches, base: int, own: Iterable[BatchSpan], reader: BatchReader) -> None:
         """The batches of a file as one segment, or as more where an index could not hold their offsets."""
         part: list[BatchSpan] = []
         for batch in own:
@@ -75,7 +75,7 @@ class SegmentLayout:
             part.append(batch)
         self._add(one, base, part)
 
-    def _add(self, one: BatchFile, base: int, own: list[BatchSpan]) -> None:
+    def _add(self, one: SegmentBatches, base: int, own: list[BatchSpan]) -> None:
         pieces = tuple(Piece(one.name, start, stop) for start, stop in _ranges(own))
         whole_file = (Piece(one.name, 0, one.log.size),) if one.log.size else ()
         walked = self._rebuild_all or pieces != whole_file or segment_file_name(base, ".log") != one.name

@@ -9,7 +9,7 @@ from kdump.format.batch import CONTROL
 from kdump.format.index import TRANSACTION_ENTRY, AbortedTransaction, aborted_transactions, build_transaction_index
 from kdump.format.naming import segment_file_name
 from kdump.log.batch_span import BatchSpan
-from kdump.log.file_batches import BatchFile
+from kdump.log.segment_batches import SegmentBatches
 from kdump.recover.salvage.lost_markers import NO_END, TransactionReplay
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
 
@@ -24,7 +24,7 @@ class TransactionIndexes(NamedTuple):
     right: tuple[str, ...]
 
 
-def usable_entries(files: Sequence[BatchFile]) -> Iterator[AbortedTransaction]:
+def usable_entries(files: Sequence[SegmentBatches]) -> Iterator[AbortedTransaction]:
     """The entries of the old indexes that can be used without the log: their offsets rise and fit the segment."""
     for one in files:
         later = (other.base for other in files if other.base > one.base)
@@ -42,7 +42,7 @@ def kept_indexes(
     batches: Sequence[BatchSpan],
     old: Iterable[AbortedTransaction],
     segments: Sequence[PlannedSegment],
-    files: Sequence[BatchFile],
+    files: Sequence[SegmentBatches],
 ) -> TransactionIndexes:
     """The transaction indexes of the segments that a replay of the log alone would not give.
 
@@ -96,14 +96,14 @@ def _by_segment(bases: Sequence[int], entries: Iterable[AbortedTransaction]) -> 
     return found
 
 
-def _old_index(files: Sequence[BatchFile], base_offset: int) -> bytes | None:
+def _old_index(files: Sequence[SegmentBatches], base_offset: int) -> bytes | None:
     for one in files:
         if one.base == base_offset and (data := _index_of(one)) is not None:
             return data
     return None
 
 
-def _index_of(one: BatchFile) -> bytes | None:
+def _index_of(one: SegmentBatches) -> bytes | None:
     if one.segment.txnindex is None:
         return None
     with one.segment.txnindex.open() as source:

@@ -1,6 +1,6 @@
 """The valid batches of each log file of a partition, and the bytes that hold none.
 
-A file whose batches all stand where they belong becomes one batch (`BatchFile.join`), because a row for each batch is
+A file whose batches all stand where they belong becomes one batch (`SegmentBatches.join`), because a row for each batch is
 expensive and a log without damage needs none.
 """
 
@@ -30,7 +30,7 @@ _EVENT: Final = struct.Struct(EVENT)
 
 
 @dataclass(slots=True)
-class BatchFile:
+class SegmentBatches:
     """A log file, its valid batches, and the bytes that hold none.
 
     `padding` is where the zeros begin that a broker preallocated. `scan_state` is the state of the scan, None where a
@@ -294,7 +294,7 @@ def _span_of(batch: Batch, suspect: int, number: int) -> BatchSpan:
     )
 
 
-def read_files(files: "Sequence[BatchFile]", max_batch_bytes: int) -> bool:
+def read_files(files: "Sequence[SegmentBatches]", max_batch_bytes: int) -> bool:
     """Read the files; whether all batches are in order, so that neighbours could be joined. Raises SourceError."""
     transactional: set[int] = set()
     for one in files:
@@ -318,7 +318,7 @@ def read_files(files: "Sequence[BatchFile]", max_batch_bytes: int) -> bool:
     return is_ordered
 
 
-def sorted_files(files: "Sequence[BatchFile]") -> "list[BatchFile]":
+def sorted_files(files: "Sequence[SegmentBatches]") -> "list[SegmentBatches]":
     """The files by the base offsets that their batches show, with numbers in that order."""
     bases = actual_base_offsets([LogName(one.base, one.log.size) for one in files], [one.batches for one in files])
     for one, base in zip(files, bases, strict=True):
