@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
-from kdump.log.batch_span import BatchSpan, follows
 from kdump.log.rising_chain import RisingChain, Support
+from kdump.log.segment_batches import BatchSpan, follows
 
 EPOCH: Final = "epoch"
 BATCHES: Final = "batches"

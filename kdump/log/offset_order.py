@@ -23,18 +23,11 @@ from typing import Final, NamedTuple
 
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.java import MAX_LONG
-from kdump.log.batch_span import BatchSpan, are_ordered
 from kdump.log.disputes import EPOCH, Conflict, Disputes, Explanations, run_of
 from kdump.log.rising_chain import RisingChain, Support, uncontradicted
+from kdump.log.segment_batches import BatchSpan, SegmentBatches, are_ordered
 
 _MOST_ROUNDS: Final = 16
-
-
-class LogName(NamedTuple):
-    """The base offset in the name of a log file, and its size in bytes."""
-
-    base_offset: int
-    size: int
 
 
 class OffsetOrder(NamedTuple):
@@ -45,47 +38,42 @@ class OffsetOrder(NamedTuple):
     conflicts: list[Conflict]
 
 
-def in_order(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]], support: Support) -> OffsetOrder:
-    """Which batches are in order; `names` are sorted by `actual_base_offsets`, the batches by position."""
+def in_order(segments: Sequence[SegmentBatches], support: Support) -> OffsetOrder:
+    """Which batches of segments in the order of `sorted_segments` are in order."""
     dropped: list[tuple[BatchSpan, str]] = []
     inside: list[BatchSpan] = []
-    for number, own in enumerate(batches):
-        low = names[number].base_offset
-        high = min(
-            (_first_offset(names[later], batches[later]) for later in _later_files(names, number)), default=1 << 63
-        )
-        others = (
-            one
-            for later in _later_files(names, number)
-            for one in batches[later]
-            if one.first >= names[later].base_offset
-        )
+    for number, segment in enumerate(segments):
+        own, low = segment.batches, segment.actual_base_offset
+        following = _following(segments, number)
+        high = min(map(_first_offset, following), default=1 << 63)
+        others = (one for later in following for one in later.batches if one.first >= later.actual_base_offset)
         high = _end_of(own, low, high, others)
-        alone = _too_far(own, names[number].base_offset, high)
+        alone = _too_far(own, low, high)
         for index, batch in enumerate(own):
             code = _misplaced(batch, low, high, index in alone)
             if code is None:
                 inside.append(batch)
             else:
                 dropped.append((batch, code))
-    kept, conflicts = _order(inside, dropped, [name.base_offset for name in names], support)
+    kept, conflicts = _order(inside, dropped, [one.actual_base_offset for one in segments], support)
     return OffsetOrder(kept, sorted(dropped), conflicts)
 
 
-def _later_files(names: Sequence[LogName], number: int) -> list[int]:
-    """The later files that are not empty: an empty one says nothing."""
-    base = names[number].base_offset
-    return [later for later in range(number + 1, len(names)) if names[later].size and names[later].base_offset > base]
+def _following(segments: Sequence[SegmentBatches], number: int) -> list[SegmentBatches]:
+    """The later segments that are not empty: an empty one says nothing."""
+    base = segments[number].actual_base_offset
+    return [later for later in segments[number + 1 :] if later.log.size and later.actual_base_offset > base]
 
 
-def _first_offset(name: LogName, own: Sequence[BatchSpan]) -> int:
+def _first_offset(segment: SegmentBatches) -> int:
     """The first offset of a segment: a batch at its beginning may have a higher offset than its name.
 
     Not of a wrapper message, whose offset is that of its last inner message.
     """
+    base, own = segment.actual_base_offset, segment.batches
     if not own or own[0].position or own[0].is_wrapper:
-        return name.base_offset
-    return max(name.base_offset, own[0].first)
+        return base
+    return max(base, own[0].first)
 
 
 def _end_of(own: Sequence[BatchSpan], low: int, high: int, others: Iterable[BatchSpan]) -> int:
@@ -102,51 +90,58 @@ def _end_of(own: Sequence[BatchSpan], low: int, high: int, others: Iterable[Batc
     return last + 1 if sum(1 for other in others if high <= other.last and other.first <= last) < len(over) else high
 
 
-def actual_base_offsets(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> list[int]:
-    """The base offset of each segment: that of its name, or of its first batch.
+def sorted_segments(segments: Sequence[SegmentBatches]) -> list[SegmentBatches]:
+    """The segments by the base offsets that their batches show, with numbers in that order."""
+    bases = _exchanged(segments) or [_base(one, segments) for one in segments]
+    for one, base in zip(segments, bases, strict=True):
+        one.actual_base_offset = base
+    ordered = sorted(segments, key=lambda one: (one.actual_base_offset, one.base))
+    for number, one in enumerate(ordered):
+        if one.number != number:
+            one.number = number
+            one.batches = [batch._replace(file=number) for batch in one.batches]
+    return ordered
 
-    The name is too high where the batches show it and no other segment has their offsets. Segments that have the names
-    of others get their own back.
+
+def _base(segment: SegmentBatches, segments: Sequence[SegmentBatches]) -> int:
+    """The base offset of a segment: that of its name, or of its first batch.
+
+    The name is too high where the batches show it and no other segment has their offsets.
     """
-    return _exchanged(names, batches) or [_base(number, names, batches) for number in range(len(names))]
-
-
-def _base(number: int, names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> int:
-    base, own = names[number].base_offset, batches[number]
+    base, own = segment.base, segment.batches
     if not own or own[0].position or not 0 <= own[0].first < base:
         return base
     below = sum(1 for batch in own if batch.first < base)
     if len(own) > 1 and own[0].last + 1 != own[1].first and 2 * below <= len(own):
         return base
     first, last = own[0].first, max(batch.last for batch in own[:below])
-    others = [other for index, those in enumerate(batches) if index != number for other in those]
+    others = [other for those in segments if those is not segment for other in those.batches]
     if any(other.first <= last and first <= other.last for other in others):
         return base
     # Batches of the segments before it, which would end after its beginning.
-    before = [other for index, name in enumerate(names) if name.base_offset < first for other in batches[index]]
+    before = [other for those in segments if those.base < first for other in those.batches]
     return base if sum(1 for other in before if other.last >= first) >= below else first
 
 
-def _exchanged(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> list[int] | None:
-    """The base offset of each segment where all have one another's names, else None."""
-    filled = [number for number, own in enumerate(batches) if own]
+def _exchanged(segments: Sequence[SegmentBatches]) -> list[int] | None:
+    """The base offset of each segment where all have one another's names, else None: they get their own back."""
+    filled = [number for number, one in enumerate(segments) if one.batches]
     ranges: dict[int, tuple[int, int]] = {}
     for number in filled:
-        certain = [
-            batch for batch, alone in zip(batches[number], uncontradicted(batches[number]), strict=True) if alone
-        ]
+        own = segments[number].batches
+        certain = [batch for batch, alone in zip(own, uncontradicted(own), strict=True) if alone]
         if not certain:
             return None
         ranges[number] = certain[0].first, certain[-1].last
     by_offset = sorted(filled, key=ranges.__getitem__)
-    own_names = sorted(names[number].base_offset for number in filled)
-    found = [name.base_offset for name in names]
+    own_names = sorted(segments[number].base for number in filled)
+    found = [one.base for one in segments]
     for number, base, end in zip(by_offset, own_names, [*own_names[1:], 1 << 63], strict=True):
         first, last = ranges[number]
         if not base <= first <= last < end or last - base > HIGHEST_RELATIVE_OFFSET:
             return None
         found[number] = base
-    return found if by_offset != sorted(filled, key=lambda number: names[number].base_offset) else None
+    return found if by_offset != sorted(filled, key=lambda number: segments[number].base) else None
 
 
 def _too_far(own: Sequence[BatchSpan], base: int, high: int) -> set[int]:

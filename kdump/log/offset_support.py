@@ -7,8 +7,7 @@ from typing import NamedTuple
 from kdump.errors import SourceError
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, index_extent, offset_entries, time_entries
 from kdump.format.producer_snapshot import SnapshotError, parse_entries
-from kdump.log.batch_span import BatchSpan
-from kdump.log.segment_batches import SegmentBatches
+from kdump.log.segment_batches import BatchSpan, SegmentBatches
 from kdump.storage.partition import LogFile, Partition
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
 

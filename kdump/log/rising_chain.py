@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from kdump.log.batch_span import BatchSpan
+from kdump.log.segment_batches import BatchSpan
 
 Support = Callable[[BatchSpan], int]
 """How many facts outside the log say that a batch has its offsets, less those that say that it has not."""

@@ -1,54 +1,129 @@
-"""The valid batches of each log file of a partition, and the bytes that hold none.
+"""The valid batches of each segment of a partition, and the bytes that hold none.
 
-A file whose batches all stand where they belong becomes one batch (`SegmentBatches.join`), because a row for each batch is
-expensive and a log without damage needs none.
+A segment whose batches are all in order becomes one span (`SegmentBatches.join`), because a row for each batch is
+expensive and a log without damage needs none. kdump.log.log_batches has a row for each batch.
 """
 
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
-from kdump.format.batch import CONTROL, TRANSACTIONAL, Batch
+from kdump.format.batch import CODEC_MASK, CONTROL, TRANSACTIONAL, Batch
 from kdump.kernel.producers import DATA, EVENT, GAP, Runs
 from kdump.kernel.producers import TRANSACTIONAL as EVENT_TRANSACTIONAL
 from kdump.kernel.results import NO_VALUE, ScanState
 from kdump.kernel.scan import Scanner
-from kdump.log.batch_span import BatchSpan, are_ordered
 from kdump.log.damage import Damage, damaged_batch, damaged_bytes
 from kdump.log.header_pass import rows_of, walk_headers
-from kdump.log.offset_order import LogName, actual_base_offsets
-from kdump.log.segment_view import OUT_OF_ORDER, SegmentView, Stretch
+from kdump.log.segment_view import OUT_OF_ORDER, SegmentView
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Segment
-from kdump.storage.source import Source
-from kdump.storage.walk import BatchChunk, Gap, Item, Tail
+from kdump.storage.source import InputFile, Source, reader_of
+from kdump.storage.walk import BatchChunk, ForeignBatch, SearchLimit, ShrunkFile
 
 _EVENT: Final = struct.Struct(EVENT)
+_ALL_PRODUCERS: Final = range(-1, 1 << 63)
+
+FileItem = tuple[Batch, int] | Damage | SearchLimit | ForeignBatch | ShrunkFile
+"""What lies in a log file: a valid batch with its defects as bits of kdump.kernel.scan.SUSPECTS, or something else."""
+
+
+def file_items(log: LogFile, source: Source, base_offset: int | None, max_batch_bytes: int) -> Iterator[FileItem]:
+    """What lies in a log file, in order."""
+    how = {"base_offset": base_offset, "everything": True, "max_batch_bytes": max_batch_bytes}
+    for item in walk_of(log.kind, source, **how):
+        if isinstance(item, BatchChunk):
+            for batch, suspect in zip(item.rows(), item.suspects(), strict=True):
+                yield damaged_batch(batch, suspect) if item.damaged else (batch, suspect)
+        elif isinstance(item, SearchLimit | ForeignBatch | ShrunkFile):
+            yield item
+        else:
+            yield damaged_bytes(item, reader_of(source), preallocated=log.preallocated)
+
+
+def items_of_view(view: SegmentView, source: InputFile, base_offset: int | None) -> Iterator[FileItem]:
+    """What lies in a log file that a scan showed: only headers are read. Raises SourceError.
+
+    It ends with a ShrunkFile where the file is no longer what the view shows.
+    """
+    scanner = Scanner(-1 if base_offset is None else base_offset, everything=True)
+    for item in view.items:
+        if isinstance(item, Damage):
+            yield item
+        elif item.start < item.stop:
+            for _ in walk_headers(scanner, source, item.start, item.stop):
+                yield from rows_of(scanner)
+            if scanner.reached < item.stop:
+                yield ShrunkFile(scanner.reached, item.stop - scanner.reached)
+                return
+            scanner.unlink()
+
+
+class BatchSpan(NamedTuple):
+    """A valid batch in the log file of that number.
+
+    The first offset of a compressed message of magic 0 or 1 is that of its last inner message. Where no two batches of
+    a log contradict each other, one span can be that of several `batches`, which touch. The timestamp is in
+    milliseconds.
+    """
+
+    file: int
+    position: int
+    size: int
+    magic: int
+    first: int
+    last: int
+    epoch: int
+    attributes: int
+    producer_id: int
+    producer_epoch: int
+    suspect: int
+    timestamp: int
+    batches: int = 1
+
+    @property
+    def end(self) -> int:
+        return self.position + self.size
+
+    @property
+    def is_wrapper(self) -> bool:
+        return self.magic < 2 and self.attributes & CODEC_MASK != 0
+
+
+def are_ordered(batches: Iterable[BatchSpan]) -> bool:
+    """Whether the offsets of each batch are above those of the batches before it."""
+    last = -1
+    for batch in batches:
+        if batch.first <= last:
+            return False
+        last = batch.last
+    return True
+
+
+def follows(left: BatchSpan, right: BatchSpan) -> bool:
+    """Whether a batch can be of the same write of the log as the one before it: offset and leader epoch rise."""
+    return right.first > left.last and (right.epoch < 0 or left.epoch < 0 or right.epoch >= left.epoch)
 
 
 @dataclass(slots=True)
 class SegmentBatches:
-    """A log file, its valid batches, and the bytes that hold none.
+    """A segment, its valid batches, and the bytes that hold none.
 
-    `padding` is where the zeros begin that a broker preallocated. `scan_state` is the state of the scan, None where a
-    batch is out of order. `actual_base_offset` is the base offset by which the file is sorted. `view` is what a verify
-    showed of the file, None where it has to be read.
+    `scan_state` is the state of the scan, None where a batch is out of order. `actual_base_offset` is the base offset
+    by which the segment is sorted. `view` is what a verify showed of the log file, None where it has to be read.
     """
 
     number: int
     segment: Segment
     batches: list[BatchSpan] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
-    padding: int | None = None
     scan_state: ScanState | None = None
     suspect: int = 0
     epochs: list[tuple[int, int]] | None = None
     actual_base_offset: int = -1
     view: SegmentView | None = None
-    _rows: list[BatchSpan] | None = None
 
     @property
     def log(self) -> LogFile:
@@ -62,59 +137,66 @@ class SegmentBatches:
     def name(self) -> str:
         return os.path.basename(self.log.path)
 
-    def read(self, max_batch_bytes: int, together: Set[int] | None = None) -> None:
+    @property
+    def padding(self) -> int | None:
+        """Where the zeros begin that a broker preallocated."""
+        return next((damage.start for damage in self.damages if damage.padding), None)
+
+    def read(self, max_batch_bytes: int, together: Container[int] | None = None) -> None:
         """Read every batch. Raises SourceError.
 
-        With `together`, the ids of the producers of transactions, neighbours become one batch where that loses nothing.
+        With `together`, the ids of the producers of transactions, neighbours become one span where that loses nothing.
         A view says where the valid batches lie, so that only their headers are read.
         """
-        self.batches, self.damages, self.padding, self.epochs = [], [], None, None
-        if self._read_headers(together):
-            return
+        if not self._read_view(together):
+            with self.log.open() as source:
+                self.take(file_items(self.log, source, self.base, max_batch_bytes), together)
+
+    def _read_view(self, together: Container[int] | None) -> bool:
+        """Read the headers of the batches; False without a view, or where the file is no longer what it shows."""
+        if self.view is None:
+            return False
         with self.log.open() as source:
-            self.walk(source, self.base, max_batch_bytes, together)
+            return self.take(items_of_view(self.view, source, self.base), together)
 
-    def walk(self, source: Source, base_offset: int, max_batch_bytes: int, together: Set[int] | None = None) -> None:
-        how = {"base_offset": base_offset, "everything": True, "max_batch_bytes": max_batch_bytes}
-        for item in walk_of(self.log.kind, source, **how):
-            self._take(item, together)
+    def take(self, items: Iterable[FileItem], together: Container[int] | None = None) -> bool:
+        """Take what lies in the log file; False where it changed."""
+        self.batches, self.damages, self.epochs = [], [], None
+        is_whole = True
+        for item in items:
+            if isinstance(item, Damage):
+                self.damages.append(item)
+            elif isinstance(item, ShrunkFile):
+                is_whole = False
+            elif not isinstance(item, SearchLimit | ForeignBatch):
+                self._add(_span_of(*item, self.number), together)
+        return is_whole
 
-    def _take(self, item: Item, together: Set[int] | None) -> None:
-        if isinstance(item, BatchChunk):
-            for batch, suspect in zip(item.rows(), item.suspects(), strict=True):
-                if item.damaged:
-                    self.damages.append(damaged_batch(batch, suspect))
-                else:
-                    self._add(_span_of(batch, suspect, self.number), together)
-        elif isinstance(item, Gap | Tail):
-            damage = damaged_bytes(item, _no_bytes, preallocated=self.log.preallocated)
-            self.damages.append(damage)
-            self.padding = damage.start if damage.padding else self.padding
-
-    def _add(self, batch: BatchSpan, together: Set[int] | None) -> None:
+    def _add(self, batch: BatchSpan, together: Container[int] | None) -> None:
         if together is None:
             self.batches.append(batch)
             return
         if batch.producer_id not in together:
             batch = batch._replace(producer_id=-1, producer_epoch=-1)
-        _add(self.batches, batch)
+        if self.batches and _alike(self.batches[-1], batch):
+            self.batches[-1] = _joined(self.batches[-1], batch)
+        else:
+            self.batches.append(batch)
 
     def scan(self, max_batch_bytes: int, transactional: set[int]) -> None:
-        """Scan the file as a verify does, for `scan_state`; adds the producers of transactions to `transactional`.
+        """Scan the log file as a verify does, for `scan_state`; adds the producers of transactions to `transactional`.
 
-        A view of it says the same; where the log has transactions, with the headers. Raises SourceError.
+        A view says the same; where the log has transactions, with the headers. Raises SourceError.
         """
         view = self.view
-
-        def on_events(events: bytes) -> None:
-            transactional.update(_transactional_in(events))
-
-        if view is not None and not view.is_out_of_order and view.has_transactions:
-            self._rows = self._walk_headers(on_events, joins=True)
-        if view is not None and (view.is_out_of_order or not view.has_transactions or self._rows is not None):
+        if view is not None and (
+            view.is_out_of_order or not view.has_transactions or self._read_view(together=_ALL_PRODUCERS)
+        ):
+            transactional.update(_transactional(self.batches))
             self.suspect = view.suspect
             self.scan_state = None if view.is_out_of_order else view.state
             return
+        self.batches, self.damages = [], []
         with self.log.open() as source:
             walk = walk_of(
                 self.log.kind,
@@ -122,7 +204,7 @@ class SegmentBatches:
                 base_offset=self.log.base_offset,
                 max_batch_bytes=max_batch_bytes,
                 runs=Runs(),
-                on_events=on_events,
+                on_events=lambda events: transactional.update(_transactional_in(events)),
             )
             for item in walk:
                 if isinstance(item, BatchChunk) and not item.damaged:
@@ -131,83 +213,49 @@ class SegmentBatches:
             seen = walk.scanner.state()
         self.scan_state = None if self.suspect & OUT_OF_ORDER else seen
 
-    def _walk_headers(self, on_events: Callable[[bytes], None], *, joins: bool) -> list[BatchSpan] | None:
-        """The batches in the stretches of the view, from their headers; `on_events` takes what producers wrote.
+    def join(self, max_batch_bytes: int, transactional: Set[int]) -> None:
+        """Join neighbours where that loses nothing: all in a file without damage, unless they differ in kind.
 
-        With `joins`, neighbours become one. None where there is no view, or the file is no longer what it shows. Raises
-        SourceError.
+        Else those of each stretch of the view, else those that a reading shows. Raises SourceError.
         """
-        view, runs = self.view, Runs()
-        if view is None:
-            return None
-        rows: list[BatchSpan] = []
-        add = partial(_add, rows) if joins else rows.append
-        scanner = Scanner(self.base, everything=True, runs=runs)
-        with self.log.open() as source:
-            for start, stop, *_ in filter(lambda one: one.start < one.stop, view.stretches):
-                for _ in walk_headers(scanner, source, start, stop):
-                    for batch, suspect in rows_of(scanner):
-                        add(_span_of(batch, suspect, self.number))
-                    on_events(runs.take())
-                if scanner.reached < stop:
-                    return None
-                scanner.unlink()
-        return rows
-
-    def _read_headers(self, together: Set[int] | None) -> bool:
-        rows, self._rows = self._rows, None
-        if rows is None or together is None:
-            rows = self._walk_headers(_no_events, joins=together is not None)
-        if rows is None or self.view is None:
-            return False
+        if self._join_file(transactional) or self._join_stretches(transactional):
+            return
+        rows, self.batches = self.batches, []
         for batch in rows:
-            self._add(batch, together)
-        self._take_damages(self.view.damages)
-        return True
+            self._add(batch, transactional)
+        if not rows:
+            self.read(max_batch_bytes, transactional)
 
-    def _take_damages(self, damages: list[Damage]) -> None:
-        self.damages = damages
-        self.padding = next((damage.start for damage in damages if damage.padding), None)
-
-    def take_view(self, transactional: Set[int]) -> bool:
-        """Make one batch of each stretch of the view, unless their batches differ in kind; whether it was done."""
-        view = self.view
-        if view is None or transactional or not view.is_plain:
-            return False
-        stretches = [stretch for stretch in view.stretches if stretch.state.batches]
-        if any(stretch.state.gaps or len(stretch.state.epochs) > 1 for stretch in stretches):
-            return False
-        self.batches = [_span_of_stretch(stretch, self.number) for stretch in stretches]
-        self._take_damages(view.damages)
-        return True
-
-    def join(self, transactional: Set[int]) -> bool:
-        """Make one batch of all in a file without damage, unless they differ in kind; whether it was done."""
+    def _join_file(self, transactional: Set[int]) -> bool:
         seen = self.scan_state
         assert seen is not None
         legacy, modern = seen.magics[0] + seen.magics[1], seen.magics[2]
         if seen.valid_bytes != self.log.size or transactional or (legacy and modern) or seen.control:
             return False
         if seen.batches:
-            self.batches = [
-                BatchSpan(
-                    self.number,
-                    0,
-                    self.log.size,
-                    0 if legacy else 2,
-                    seen.first_offset,
-                    seen.last_offset,
-                    seen.known_epoch,
-                    int(legacy > 0 and sum(seen.codecs[1:]) > 0),
-                    -1,
-                    -1,
-                    self.suspect,
-                    seen.max_timestamp,
-                    seen.batches,
-                )
-            ]
+            self.batches = [_span_of_state(seen, self.number, 0, self.log.size, self.suspect)]
             self.epochs = [(epoch, first) for epoch, first, _ in seen.epochs]
         return True
+
+    def _join_stretches(self, transactional: Set[int]) -> bool:
+        view = self.view
+        if view is None or transactional or not view.is_plain:
+            return False
+        stretches = [stretch for stretch in view.stretches if stretch.state.batches]
+        if any(stretch.state.gaps or len(stretch.state.epochs) > 1 for stretch in stretches):
+            return False
+        self.batches = [
+            _span_of_state(one.state, self.number, one.start, one.stop - one.start, one.suspect) for one in stretches
+        ]
+        self.damages = view.damages
+        return True
+
+
+def _transactional(batches: Iterable[BatchSpan]) -> Iterator[int]:
+    """The producers of transactions, by their batches."""
+    for batch in batches:
+        if batch.producer_id >= 0 and batch.attributes & (CONTROL | TRANSACTIONAL):
+            yield batch.producer_id
 
 
 def _transactional_in(events: bytes) -> Iterator[int]:
@@ -215,18 +263,6 @@ def _transactional_in(events: bytes) -> Iterator[int]:
     for producer, *_, kind, flags, _ in _EVENT.iter_unpack(events):
         if kind != GAP and (kind != DATA or flags & EVENT_TRANSACTIONAL):
             yield producer
-
-
-def _no_events(events: bytes) -> None:
-    """Nobody asks for the producers."""
-
-
-def _add(batches: list[BatchSpan], batch: BatchSpan) -> None:
-    """Add a batch; it becomes one with the batch before where that loses nothing."""
-    if batches and _alike(batches[-1], batch):
-        batches[-1] = _joined(batches[-1], batch)
-    else:
-        batches.append(batch)
 
 
 def _alike(left: BatchSpan, right: BatchSpan) -> bool:
@@ -251,28 +287,24 @@ def _joined(left: BatchSpan, right: BatchSpan) -> BatchSpan:
     )
 
 
-def _span_of_stretch(stretch: Stretch, number: int) -> BatchSpan:
-    state, size = stretch.state, stretch.stop - stretch.start
+def _span_of_state(state: ScanState, number: int, position: int, size: int, suspect: int) -> BatchSpan:
+    """All batches that a scan of these bytes met, without a producer, as one span."""
+    legacy = state.magics[0] + state.magics[1]
     return BatchSpan(
         number,
-        stretch.start,
+        position,
         size,
-        2 if state.magics[2] else 1,
+        0 if legacy else 2,
         state.first_offset,
         state.last_offset,
         state.known_epoch,
-        0,
+        int(legacy > 0 and sum(state.codecs[1:]) > 0),
         -1,
         -1,
-        stretch.suspect,
+        suspect,
         state.max_timestamp,
         state.batches,
     )
-
-
-def _no_bytes(position: int, size: int) -> bytes:
-    """The offsets that a damaged header names say nothing about what is kept."""
-    return b""
 
 
 def _span_of(batch: Batch, suspect: int, number: int) -> BatchSpan:
@@ -294,38 +326,20 @@ def _span_of(batch: Batch, suspect: int, number: int) -> BatchSpan:
     )
 
 
-def read_files(files: "Sequence[SegmentBatches]", max_batch_bytes: int) -> bool:
-    """Read the files; whether all batches are in order, so that neighbours could be joined. Raises SourceError."""
+def read_segments(segments: Sequence[SegmentBatches], max_batch_bytes: int) -> bool:
+    """Read the segments; whether all batches are in order, so that neighbours could be joined. Raises SourceError."""
     transactional: set[int] = set()
-    for one in files:
+    for one in segments:
         one.scan(max_batch_bytes, transactional)
-    last, is_ordered = -1, all(one.scan_state is not None for one in files)
-    for one in files if is_ordered else ():
+    last, is_ordered = -1, True
+    for one in segments:
         seen = one.scan_state
-        if seen is not None and seen.batches:
-            is_ordered = is_ordered and one.base > last
-            last = seen.last_offset
-    for one in files:
-        if not is_ordered:
-            one.read(max_batch_bytes)
-        elif not one.join(transactional) and not one.take_view(transactional):
-            one.read(max_batch_bytes, transactional)
+        is_ordered = is_ordered and seen is not None and not (seen.batches and one.base <= last)
+        last = seen.last_offset if seen is not None and seen.batches else last
+    for one in segments if is_ordered else ():
+        one.join(max_batch_bytes, transactional)
     # After damaged bytes the checks of a verify begin again, as at the start of a log.
-    if is_ordered and not are_ordered([batch for one in files for batch in one.batches]):
-        for one in files:
-            one.read(max_batch_bytes)
-        return False
+    is_ordered = is_ordered and are_ordered(batch for one in segments for batch in one.batches)
+    for one in () if is_ordered else segments:
+        one.read(max_batch_bytes)
     return is_ordered
-
-
-def sorted_files(files: "Sequence[SegmentBatches]") -> "list[SegmentBatches]":
-    """The files by the base offsets that their batches show, with numbers in that order."""
-    bases = actual_base_offsets([LogName(one.base, one.log.size) for one in files], [one.batches for one in files])
-    for one, base in zip(files, bases, strict=True):
-        one.actual_base_offset = base
-    ordered = sorted(files, key=lambda one: (one.actual_base_offset, one.base))
-    for number, one in enumerate(ordered):
-        if one.number != number:
-            one.number = number
-            one.batches = [batch._replace(file=number) for batch in one.batches]
-    return ordered

@@ -3,7 +3,7 @@
 The file is read from its start, so that a frame counts as a batch of the log exactly where verify counts it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kdump.broker.file_records import (
@@ -17,16 +17,14 @@ from kdump.format.batch import CONTROL, HEADER_SIZE, TRANSACTIONAL, Batch
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.naming import Kind
 from kdump.kernel.results import NO_VALUE, ScanState
-from kdump.kernel.scan import Scanner
-from kdump.log.damage import Damage, damaged_bytes, damages_in
-from kdump.log.header_pass import rows_of, walk_headers
+from kdump.log.damage import Damage
 from kdump.log.ranges import OffsetRange
+from kdump.log.segment_batches import FileItem, file_items, items_of_view
 from kdump.log.segment_view import SegmentView, Stretch, StretchProducers
-from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.pieces import Piece
-from kdump.storage.source import InputFile, Source, reader_of
-from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail
+from kdump.storage.source import InputFile, reader_of
+from kdump.storage.walk import ForeignBatch, SearchLimit, ShrunkFile
 
 
 class OutlineItem(NamedTuple):
@@ -83,10 +81,10 @@ def read_outline(
     a `view` of the file only headers are read.
     """
     with log.open() as source:
-        reader = _OutlineReader(log, removed, compacted=compacted)
-        if view is None or not reader.read_view(source, view):
-            reader = _OutlineReader(log, removed, compacted=compacted)
-            reader.read(source, max_batch_bytes)
+        reader = _OutlineReader(log, source, removed, compacted=compacted)
+        if view is None or not reader.read(items_of_view(view, source, log.base_offset)):
+            reader = _OutlineReader(log, source, removed, compacted=compacted)
+            reader.read(file_items(log, source, log.base_offset, max_batch_bytes))
     return LogOutline(log, tuple(reader.items), tuple(total.result() for total in reader.totals), reader.unsearched)
 
 
@@ -205,50 +203,29 @@ class BatchTotals:
 class _OutlineReader:
     """Reads one log file. `items`, `totals` and `unsearched` are complete after `read`."""
 
-    def __init__(self, log: LogFile, removed: Sequence[Piece], *, compacted: bool) -> None:
+    def __init__(self, log: LogFile, source: InputFile, removed: Sequence[Piece], *, compacted: bool) -> None:
         self.items: list[OutlineItem] = []
         self.totals = [BatchTotals(piece) for piece in sorted(removed)]
         self.unsearched: int | None = None
-        self._log, self._compacted = log, compacted
+        self._log, self._source, self._compacted = log, source, compacted
         self._at = self._end = 0
         self._linked = False
 
-    def read(self, source: Source, max_batch_bytes: int) -> None:
-        log = self._log
-        self._source = source
-        for item in walk_of(
-            log.kind, source, base_offset=log.base_offset, everything=True, max_batch_bytes=max_batch_bytes
-        ):
-            if isinstance(item, BatchChunk):
-                if item.damaged:
-                    for damage in damages_in(item):
-                        self._add_damage(damage)
-                else:
-                    for batch in item.rows():
-                        self._add_batch(batch)
+    def read(self, items: Iterable[FileItem]) -> bool:
+        """Read what lies in the file; False where it changed."""
+        is_whole = True
+        for item in items:
+            if isinstance(item, Damage):
+                self._add_damage(item)
             elif isinstance(item, SearchLimit):
                 self.unsearched = item.position if self.unsearched is None else self.unsearched
-            elif isinstance(item, Gap | Tail):
-                self._add_damage(damaged_bytes(item, reader_of(source), preallocated=log.preallocated))
             elif isinstance(item, ForeignBatch):
                 self._add_foreign(item)
             elif isinstance(item, ShrunkFile):
-                self._linked = False
-
-    def read_view(self, source: InputFile, view: SegmentView) -> bool:
-        """Read the headers of the batches that a scan found valid; False where the file is no longer what it showed."""
-        self._source = source
-        scanner = Scanner(-1 if self._log.base_offset is None else self._log.base_offset, everything=True)
-        for item in view.items:
-            if isinstance(item, Damage):
-                self._add_damage(item)
-                continue
-            for _ in walk_headers(scanner, source, item.start, item.stop):
-                for batch, _ in rows_of(scanner):
-                    self._add_batch(batch)
-            if item.start < item.stop and scanner.reached < item.stop:
-                return False
-        return True
+                is_whole = self._linked = False
+            else:
+                self._add_batch(item[0])
+        return is_whole
 
     def _add_batch(self, batch: Batch) -> None:
         items, previous = self.items, None

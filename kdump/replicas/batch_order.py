@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kdump.kernel.results import NO_VALUE
-from kdump.log.batch_span import BatchSpan
 from kdump.log.damage import DamagedRange
 from kdump.log.log_batches import IndexRange, LogBatches
-from kdump.log.offset_order import LogName, in_order
+from kdump.log.offset_order import in_order, sorted_segments
 from kdump.log.offset_support import OffsetSupport
 from kdump.log.ranges import OffsetRange, common
 from kdump.log.rising_chain import uncontradicted
-from kdump.log.segment_batches import SegmentBatches, sorted_files
+from kdump.log.segment_batches import BatchSpan, SegmentBatches
 from kdump.storage.partition import Partition
 from kdump.verify.catalogue import CATALOGUE
 from kdump.verify.findings import Finding, FindingData, Severity
@@ -109,9 +108,8 @@ def ordered(partition: Partition, found: LogBatches) -> OrderedBatches:
         SegmentBatches(number, segment, batches=spans.of_file(number))
         for number, segment in enumerate(partition.segments)
     ]
-    files = sorted_files(files)
-    names = [LogName(one.actual_base_offset, one.log.size) for one in files]
-    order = in_order(names, [one.batches for one in files], OffsetSupport(partition, files))
+    files = sorted_segments(files)
+    order = in_order(files, OffsetSupport(partition, files))
     numbers = {segment.log.path: number for number, segment in enumerate(partition.segments)}
 
     def range_of(span: BatchSpan) -> IndexRange:

@@ -16,14 +16,16 @@ from typing import NamedTuple
 import pytest
 
 from kdump.broker.rebuild_request import PlannedSegment
-from kdump.log.batch_span import BatchSpan
-from kdump.log.offset_order import LogName, in_order
+from kdump.format.naming import Kind
+from kdump.log.offset_order import in_order
+from kdump.log.segment_batches import BatchSpan, SegmentBatches
 from kdump.recover.plan import SALVAGE, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.planner import plan_recovery
 from kdump.recover.recover import recover_logs
 from kdump.recover.salvage.conflicts import conflict_sentence
 from kdump.recover.salvage.result import SalvageResult
 from kdump.storage.discovery import discover
+from kdump.storage.partition import LogFile, Segment
 from kdump.storage.pieces import Piece
 from support import build, damage, damage_partition, directories, oracle, oracle_partition
 from support.damage import NotApplicable
@@ -417,7 +419,8 @@ def test_many_batches_and_lies_take_no_long_time(lies: int) -> None:
         at = 19_000 // lies * number + 1
         spans[at] = spans[at]._replace(first=30_000 - number, last=30_000 - number)
     began = time.process_time()
-    found = in_order([LogName(0, 2_000_000)], [spans], lambda _: 0)
+    segment = Segment(LogFile("", Kind.LOG, 0, False, 2_000_000))
+    found = in_order([SegmentBatches(0, segment, spans, actual_base_offset=0)], lambda _: 0)
     assert [batch.position for batch, _ in found.dropped] == [
         span.position for span in spans if span.first != span.position // 100
     ]

@@ -5,8 +5,7 @@ from typing import Final
 
 from kdump.broker.file_records import FileChannelRecordBatch, FileRecords, ReadBuffer, UncaughtReadError
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
-from kdump.log.batch_span import BatchSpan
-from kdump.log.segment_batches import SegmentBatches
+from kdump.log.segment_batches import BatchSpan, SegmentBatches
 from kdump.storage.source import InputFile
 
 _HEADER_BYTES: Final = 512

@@ -9,8 +9,7 @@ from kdump.broker.rebuild_request import PlannedSegment
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.result import DirectoryState, Refusal, ValidSegment
 from kdump.format.naming import segment_file_name
-from kdump.log.batch_span import BatchSpan
-from kdump.log.segment_batches import SegmentBatches
+from kdump.log.segment_batches import BatchSpan, SegmentBatches
 from kdump.recover.salvage.batch_reader import BatchReader
 from kdump.recover.salvage.lost_markers import UNENDED
 from kdump.recover.salvage.producer_replay import SalvageReplay

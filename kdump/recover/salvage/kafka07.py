@@ -14,7 +14,7 @@ from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.result import Refusal
 from kdump.log.damage import Damage
 from kdump.log.ranges import ByteRange
-from kdump.log.segment_batches import SegmentBatches
+from kdump.log.segment_batches import SegmentBatches, file_items
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.salvage.result import SalvageResult
 from kdump.storage.pieces import Piece, open_pieces
@@ -63,7 +63,7 @@ def _split(directory: str, one: SegmentBatches, piece: Piece, options: RecoverOp
     if (piece.start, piece.stop) != (0, one.log.size):
         part = SegmentBatches(0, one.segment)
         with open_pieces(directory, (piece,), piece.name) as source:
-            part.walk(source, one.base + piece.start, options.max_batch_bytes)
+            part.take(file_items(one.log, source, one.base + piece.start, options.max_batch_bytes))
         starts = {batch.position + piece.start for batch in part.batches}
         damages = [
             Damage(ByteRange(damage.start + piece.start, damage.stop + piece.start), damage.code)

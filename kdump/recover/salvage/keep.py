@@ -12,14 +12,14 @@ kafka07 why a log of Kafka 0.7 is another matter.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kdump.format.naming import Kind
-from kdump.log.batch_span import BatchSpan
 from kdump.log.disputes import Conflict, OffsetRun
-from kdump.log.offset_order import LogName, OffsetOrder, in_order
+from kdump.log.offset_order import OffsetOrder, in_order, sorted_segments
 from kdump.log.offset_support import OffsetSupport
-from kdump.log.segment_batches import SegmentBatches, read_files, sorted_files
+from kdump.log.segment_batches import BatchSpan, SegmentBatches, read_segments
 from kdump.log.segment_view import SegmentView
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.salvage.broker_check import BatchKey, batches_refused, refusals_of, valid_segments
@@ -54,9 +54,9 @@ def keep(
         return keep_kafka07(partition.path, files, options)
     for one in files:
         one.view = (views or {}).get(one.name)
-    is_ordered = read_files(files, options.max_batch_bytes)
+    is_ordered = read_segments(files, options.max_batch_bytes)
     if not is_ordered:
-        files = sorted_files(files)
+        files = sorted_segments(files)
     refused: dict[BatchKey, str] = {}
     while True:
         attempt = _attempt(partition, files, options, refused, is_ordered=is_ordered)
@@ -67,7 +67,7 @@ def keep(
             is_ordered = False
             for one in files:
                 one.read(options.max_batch_bytes)
-            files = sorted_files(files)
+            files = sorted_segments(files)
         else:
             refused |= attempt.refused
 
@@ -133,9 +133,8 @@ def _in_order(
     for one in files:
         gone = {batch: code for batch in one.batches if (code := refused.get((one.number, batch.position))) is not None}
         removed |= gone
-        candidates.append([batch for batch in one.batches if batch not in gone] if gone else one.batches)
-    names = [LogName(one.actual_base_offset, one.log.size) for one in files]
-    ordered = in_order(names, candidates, OffsetSupport(partition, files))
+        candidates.append(replace(one, batches=[batch for batch in one.batches if batch not in gone]) if gone else one)
+    ordered = in_order(candidates, OffsetSupport(partition, files))
     removed |= dict(ordered.dropped)
     return ordered
 

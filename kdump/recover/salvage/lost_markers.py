@@ -24,7 +24,7 @@ from kdump.format.batch import TRANSACTIONAL
 from kdump.format.index import AbortedTransaction
 from kdump.kernel import producers as events
 from kdump.kernel.transactions import Transactions
-from kdump.log.batch_span import BatchSpan
+from kdump.log.segment_batches import BatchSpan
 from kdump.log.transactions import last_stable_offset, open_transactions, take_ended
 
 UNENDED: Final = "txn/open"

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from kdump.broker.file_records import UncaughtReadError
 from kdump.format.batch import CONTROL
 from kdump.format.index import AbortedTransaction
-from kdump.log.batch_span import BatchSpan
-from kdump.log.segment_batches import SegmentBatches
+from kdump.log.segment_batches import BatchSpan, SegmentBatches
 from kdump.recover.salvage.batch_reader import BatchReader
 from kdump.recover.salvage.lost_markers import NO_END, UNENDED, MissingOffsets, TransactionReplay
 

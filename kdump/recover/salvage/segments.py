@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.naming import segment_file_name
-from kdump.log.batch_span import BatchSpan
 from kdump.log.damage import codes_of
-from kdump.log.segment_batches import SegmentBatches
+from kdump.log.segment_batches import BatchSpan, SegmentBatches
 from kdump.log.segment_view import ORDER_CODES
 from kdump.recover.salvage.batch_reader import BatchReader
 from kdump.recover.salvage.lost_markers import NO_END

@@ -8,8 +8,7 @@ from kdump.broker.rebuild_request import PlannedSegment
 from kdump.format.batch import CONTROL
 from kdump.format.index import TRANSACTION_ENTRY, AbortedTransaction, aborted_transactions, build_transaction_index
 from kdump.format.naming import segment_file_name
-from kdump.log.batch_span import BatchSpan
-from kdump.log.segment_batches import SegmentBatches
+from kdump.log.segment_batches import BatchSpan, SegmentBatches
 from kdump.recover.salvage.lost_markers import NO_END, TransactionReplay
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
 
