@@ -39,28 +39,18 @@ class IndexRange(NamedTuple):
     stop: int
 
 
-class PositionRange(NamedTuple):
-    """The batches of a log file that begin at positions in [start, stop); `stop` is None for the end of the file."""
-
-    start: int = 0
-    stop: int | None = None
-
-
 class LogBatches:
-    """The valid batches of log files, in the order in which they lie: a row of each array is a batch.
+    """The valid batches of slices of log files, in the order in which they lie: a row of each array is a batch.
 
     `breaks` are the numbers of the batches before which bytes are not a valid batch, or batches were left out. `damage`
     are these bytes. `compacted`: a segment shows that the log cleaner went over it; `has_cleaned_batches`: a batch
-    shows it, which no damage can do. The offsets of a wrapper message are those inside: it is decompressed. `ranges`
-    are the parts of the files that are read, None for all of them. `grows`: a broker is writing them, so that the last
-    bytes can be half a batch.
+    shows it, which no damage can do. The offsets of a wrapper message are those inside: it is decompressed. `grows`: a
+    broker is writing the files, so that the last bytes can be half a batch.
     """
 
-    def __init__(
-        self, logs: Sequence[LogFile], ranges: Sequence[PositionRange] | None = None, *, grows: bool = False
-    ) -> None:
-        self.logs = logs
-        self._ranges, self._grows = ranges, grows
+    def __init__(self, slices: Sequence[LogSlice], *, grows: bool = False) -> None:
+        self._slices, self._grows = slices, grows
+        self.logs = [each.log for each in slices]
         self.file, self.position, self.size = array("i"), array("q"), array("i")
         self.first, self.last, self.epoch = array("q"), array("q"), array("q")
         self.crc, self.count = array("I"), array("q")
@@ -77,11 +67,11 @@ class LogBatches:
     def read(self, max_batch_bytes: int) -> list[SourceError]:
         """Read all files and their checksums. Returns the errors of those that cannot be read: they have no batch."""
         errors: list[SourceError] = []
-        for number, log in enumerate(self.logs):
+        for number, each in enumerate(self._slices):
             begin = len(self), len(self.breaks), len(self.damage)
             try:
-                with log.open() as source:
-                    self._read(number, log, source, max_batch_bytes)
+                with each.log.open() as source:
+                    self._read(number, each, source, max_batch_bytes)
             except SourceError as error:
                 errors.append(error)
                 self._end_at(*begin)
@@ -94,11 +84,10 @@ class LogBatches:
         del self.breaks[breaks:], self.damage[damage:]
         self._pending = True
 
-    def _read(self, number: int, log: LogFile, source: Source, limit: int) -> None:
-        how = {"base_offset": log.base_offset, "max_batch_bytes": limit, "rows": _CHUNK_BATCHES}
-        if self._ranges is not None:
-            how |= self._ranges[number]._asdict()
-        walk = walk_of(log.kind, source, everything=True, **how)
+    def _read(self, number: int, each: LogSlice, source: Source, limit: int) -> None:
+        log = each.log
+        how = {"base_offset": log.base_offset, "start": each.start, "stop": each.stop, "max_batch_bytes": limit}
+        walk = walk_of(log.kind, source, everything=True, rows=_CHUNK_BATCHES, **how)
         for item in walk:
             if isinstance(item, BatchChunk) and not item.damaged:
                 self._add(number, item, limit)
@@ -182,7 +171,7 @@ class LogBatches:
 
     def select(self, ranges: Iterable[IndexRange]) -> "LogBatches":
         """The batches of these ranges; where one does not follow the one before it, there is a break."""
-        chosen = LogBatches(self.logs)
+        chosen = LogBatches(self._slices)
         chosen.damage, chosen.compacted, chosen.transactional = self.damage, self.compacted, self.transactional
         chosen.has_cleaned_batches, chosen._pending = self.has_cleaned_batches, self._pending
         end = None

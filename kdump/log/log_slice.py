@@ -30,6 +30,11 @@ class LogSlice(NamedTuple):
     stop: int | None = None
     after_gap: bool = False
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no batch can begin there."""
+        return self.start >= (self.log.size if self.stop is None else self.stop)
+
 
 class MissingOffsets(NamedTuple):
     """Offsets that are missing in a log file, or between it and the one before, where there are no `gaps`.

@@ -6,7 +6,8 @@ from typing import Final, NamedTuple
 
 from kdump.broker.history import EpochRun, History, epoch_runs, history_of
 from kdump.log.compaction import checkpoint_context, is_compacted_log
-from kdump.log.log_batches import IndexRange, LogBatches, PositionRange
+from kdump.log.log_batches import IndexRange, LogBatches
+from kdump.log.log_slice import LogSlice
 from kdump.log.ranges import OffsetRange, common, without
 from kdump.replicas.batch_order import LeftOutBatch, ordered
 from kdump.storage.copies import epochs_of
@@ -40,7 +41,7 @@ class CopyRange(NamedTuple):
     """
 
     partition: Partition
-    ranges: tuple[PositionRange, ...]
+    slices: tuple[LogSlice, ...]
     context: CheckpointContext
     history: History
     within: OffsetRange
@@ -65,8 +66,8 @@ class ReplicaCopy:
         self.number, self.partition, self.path = number, partition, partition.path
         self.context = checkpoint_context(partition) if part is None else part.context
         self._part = part
-        ranges = None if part is None else part.ranges
-        found = LogBatches([segment.log for segment in partition.segments], ranges, grows=grows)
+        whole = [LogSlice(segment.log) for segment in partition.segments]
+        found = LogBatches(whole if part is None else part.slices, grows=grows)
         self.errors = found.read(max_batch_bytes)
         order = ordered(partition, found)
         self.batches, self.left_out = order.batches, list[LeftOutBatch](order.left_out)

@@ -12,6 +12,7 @@ import pytest
 import kdump
 from kdump.convert.records import ordered_log
 from kdump.log import log_batches
+from kdump.log.log_slice import LogSlice
 from kdump.replicas import batch_order
 from support import build, oracle
 from support.damage import NotApplicable, damage
@@ -157,7 +158,7 @@ def test_every_batch_in_place_is_in_order_or_left_out_by_name(tmp_path: Path) ->
     for number in random.Random("order").sample(range(2000), examples(200)):
         case = misplaced_block(number)
         partition = partition_of(written(tmp_path / "p-0", case.logs))
-        found = log_batches.LogBatches([segment.log for segment in partition.segments])
+        found = log_batches.LogBatches([LogSlice(segment.log) for segment in partition.segments])
         assert not found.read(MAX_BATCH_BYTES)
         order = batch_order.ordered(partition, found)
         logs, batches = order.batches.logs, order.batches

@@ -18,7 +18,7 @@ from kdump.log.compaction import is_compacted_log
 from kdump.log.header_pass import read_headers
 from kdump.log.log_batches import LogBatches
 from kdump.log.log_files import base_offset_of
-from kdump.log.log_slice import whole_log
+from kdump.log.log_slice import LogSlice, whole_log
 from kdump.replicas.merge import CommonLog, common_log, settle_histories, share_holes
 from kdump.storage.copies import epochs_of
 from kdump.storage.file_store import is_directory, parent_of
@@ -124,7 +124,7 @@ class LogKnowledge:
         headers = [read_headers(whole_log(each.partition).slices) for each in copies]
         if all(each.is_continuous and not each.compacted for each in headers):
             return False
-        found = [LogBatches([segment.log for segment in each.partition.segments]) for each in copies]
+        found = [LogBatches([LogSlice(one.log) for one in each.partition.segments]) for each in copies]
         for each in found:
             self._read(each)
         return any(each.has_cleaned_batches for each in found) or share_holes(found)
@@ -152,7 +152,7 @@ class LogKnowledge:
                 # Leader epochs never go back. Two batches or more: a single one could be wrong.
                 runs.append(EpochRun(first.epoch, first.first, last.last, 2))
                 continue
-            found = LogBatches([segment.log])
+            found = LogBatches([LogSlice(segment.log)])
             self._read(found)
             runs += epoch_runs(found)
         return list(_joined(runs))

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kdump.convert.ranges.known_log import KnownCopy, KnownLog
-from kdump.convert.ranges.segment_search import Extent, SegmentSearch, numbers_of_segments
+from kdump.convert.ranges.segment_search import SegmentSearch, numbers_of_segments
 from kdump.convert.records.ordered_log import judged, ordered_log, slices_in_order
 from kdump.log.compaction import is_compacted_log
 from kdump.log.damage import DamagedRange
 from kdump.log.header_pass import read_headers
-from kdump.log.log_batches import LogBatches, PositionRange
+from kdump.log.log_batches import LogBatches
 from kdump.log.log_files import base_offset_of
 from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition
 from kdump.log.ranges import OffsetRange, common, united, without
@@ -49,17 +49,13 @@ def range_log(log: KnownLog, offsets: OffsetRange, max_batch_bytes: int = MAX_BA
         return _whole(log, offsets, max_batch_bytes)
     search = SegmentSearch()
     try:
-        parts = [list(search.extents(copy.partition, *offsets, grows=log.grows)) for copy in log.copies]
+        parts = [list(search.slices(copy.partition, *offsets, grows=log.grows)) for copy in log.copies]
     finally:
         search.close()
     if log.common is not None:
         return _merged(log, parts, offsets, max_batch_bytes)
     copy = log.copies[0]
-    slices = [
-        LogSlice(each.log, offsets.start, offsets.stop - 1, each.start, each.stop)
-        for each in parts[0]
-        if not each.is_empty
-    ]
+    slices = [each for each in parts[0] if not each.is_empty]
     partition = SlicedPartition(copy.partition.path, log.topic_partition, tuple(slices), (offsets.start, offsets.stop))
     headers = read_headers(slices)
     begins = not slices or slices[0].start > 0 or base_offset_of(slices[0].log) <= offsets.start  # else none is before
@@ -118,8 +114,9 @@ def _lost_range(offsets: OffsetRange, code: str, path: str, position: int) -> Da
 def _in_order(log: KnownLog, offsets: OffsetRange, partition: SlicedPartition, max_batch_bytes: int) -> RangeLog:
     """The batches of the segments with the offsets in order, each proved by its checksum."""
     copy = log.copies[0]
-    near = copy.partition._replace(segments=tuple(_near(copy.partition.segments, offsets)))
-    found = LogBatches([segment.log for segment in near.segments])
+    numbers = _near(copy.partition.segments, offsets)
+    near = copy.partition._replace(segments=copy.partition.segments[numbers.start : numbers.stop])
+    found = LogBatches([LogSlice(segment.log) for segment in near.segments])
     for error in found.read(max_batch_bytes):
         raise error
     order = ordered(near, found)
@@ -152,10 +149,10 @@ def _lies_in(batch: LeftOutBatch, found: LogBatches, log: KnownLog, offsets: Off
     return offsets.start <= max(min(offset, log.end - 1), log.start) < offsets.stop
 
 
-def _near(segments: Sequence[Segment], offsets: OffsetRange) -> Sequence[Segment]:
-    """The segments that can have the offsets by their names, and one on each side."""
+def _near(segments: Sequence[Segment], offsets: OffsetRange) -> range:
+    """The numbers of the segments that can have the offsets by their names, and of one on each side."""
     numbers = numbers_of_segments(segments, *offsets)
-    return segments[max(numbers.start - 1, 0) : numbers.stop + 1]
+    return range(max(numbers.start - 1, 0), numbers.stop + 1)
 
 
 def _damage_in(found: LogBatches, offsets: OffsetRange, *, ends: bool) -> Iterator[DamagedRange]:
@@ -191,12 +188,12 @@ def _lost(
 # ---- several copies
 
 
-def _merged(log: KnownLog, parts: Sequence[Sequence[Extent]], offsets: OffsetRange, max_batch_bytes: int) -> RangeLog:
+def _merged(log: KnownLog, parts: Sequence[Sequence[LogSlice]], offsets: OffsetRange, max_batch_bytes: int) -> RangeLog:
     assert log.common is not None
     options = MergeOptions(max_batch_bytes=max_batch_bytes)
     copies = [
-        _copy_range(copy, [each.segment for each in extents], offsets, [PositionRange(*each[1:]) for each in extents])
-        for copy, extents in zip(log.copies, parts, strict=True)
+        _copy_range(copy, numbers_of_segments(copy.partition.segments, *offsets), offsets, slices)
+        for copy, slices in zip(log.copies, parts, strict=True)
     ]
     merged = merge_range(copies, log.common, offsets, options)
     if merged.missing:
@@ -219,9 +216,10 @@ def _lost_of_copies(merged: MergedPartition, offsets: OffsetRange) -> Iterator[D
 
 
 def _copy_range(
-    copy: KnownCopy, segments: Sequence[Segment], offsets: OffsetRange, ranges: Sequence[PositionRange] | None = None
+    copy: KnownCopy, numbers: range, offsets: OffsetRange, slices: Sequence[LogSlice] | None = None
 ) -> CopyRange:
-    """Parts of segments of a copy, or all of these segments."""
-    partition = copy.partition._replace(segments=tuple(segments))
-    whole = [PositionRange()] * len(segments)
-    return CopyRange(partition, tuple(whole if ranges is None else ranges), copy.context, copy.history, offsets)
+    """The segments of these numbers of a copy, or slices of each of them."""
+    segments = copy.partition.segments[numbers.start : numbers.stop]
+    slices = [LogSlice(segment.log) for segment in segments] if slices is None else slices
+    partition = copy.partition._replace(segments=segments)
+    return CopyRange(partition, tuple(slices), copy.context, copy.history, offsets)

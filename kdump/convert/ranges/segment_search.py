@@ -2,34 +2,17 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from kdump.convert.ranges.store_segment_reader import StoreSegmentReader
 from kdump.format.naming import Kind
 from kdump.kernel.results import NO_VALUE
 from kdump.log.batch_location import BatchLocation
 from kdump.log.log_files import base_offset_of
+from kdump.log.log_slice import LogSlice
 from kdump.log.segment_file import SegmentCache
 from kdump.log.segment_reader import SegmentReader
 from kdump.storage.file_store import store_of
 from kdump.storage.partition import LogFile, Partition, Segment
-
-
-class Extent(NamedTuple):
-    """The batches of a segment that begin at positions in [start, stop); None for the end of the file."""
-
-    segment: Segment
-    start: int
-    stop: int | None
-
-    @property
-    def log(self) -> LogFile:
-        return self.segment.log
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no batch can lie there."""
-        return self.start >= (self.log.size if self.stop is None else self.stop)
 
 
 def has_numbered_segments(partition: Partition) -> bool:
@@ -80,8 +63,10 @@ class SegmentSearch:
         segments = partition.segments[-1:] if has_numbered_segments(partition) else partition.segments
         return max((self.reader(segment.log).next_offset(segment.log.size) for segment in segments), default=0)
 
-    def extents(self, partition: Partition, start: int, stop: int, *, grows: bool = False) -> Iterator[Extent]:
-        """Where the batches with offsets in [start, stop) lie, in order; some may be empty. Raises SourceError.
+    def slices(self, partition: Partition, start: int, stop: int, *, grows: bool = False) -> Iterator[LogSlice]:
+        """Where the batches with offsets in [start, stop) lie: a slice of each of `numbers_of_segments`.
+
+        Some may be empty. Raises SourceError.
 
         Two ranges that touch have each byte of a file between them once, but for a batch with offsets of both. Bytes
         that are not a batch belong to the range with the offsets before them; those after the last batch of a log that
@@ -101,4 +86,4 @@ class SegmentSearch:
             elif grows and number + 1 == len(partition.segments):
                 last = reader.find(stop - 1, size)
                 end = last.position + last.size if isinstance(last, BatchLocation) else None
-            yield Extent(segment, begin, end)
+            yield LogSlice(segment.log, start, stop - 1, begin, end)

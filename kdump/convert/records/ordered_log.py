@@ -58,7 +58,7 @@ def ordered_log(partition: SlicedPartition, max_batch_bytes: int) -> OrderedLog:
         known = partition._replace(headers=_with_gaps(headers, copy))
         return OrderedLog(known, findings=tuple(_asked(known, headers)))
     known = partition._replace(headers=headers)
-    found = LogBatches([segment.log for segment in copy.segments])
+    found = LogBatches([LogSlice(segment.log) for segment in copy.segments])
     for error in found.read(max_batch_bytes):
         raise error
     if found.is_ordered:
