@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from kdump.errors import SourceError, reason
+from kdump.format.batch import Batch
 from kdump.format.index import TIME_ENTRY, index_extent
 from kdump.format.naming import Kind, segment_file_name
 from kdump.kernel.results import NO_VALUE
@@ -114,6 +115,26 @@ class SegmentReader(SegmentFile):
         yield from walk_of(
             self.kind, self.source(size), base_offset=self.base_offset, start=begin, everything=True, rows=64
         )
+
+    def first_batch(self, position: int, size: int) -> Batch | None:
+        """The first valid batch from a position on in the first `size` bytes; damage is skipped."""
+        chunk = self._first_chunk(position, size)
+        return None if chunk is None else chunk.row(0)
+
+    def first_record_offset(self, position: int, size: int) -> int | None:
+        """The offset of the first record in the first valid batch from a position on; None where it is not known."""
+        chunk = self._first_chunk(position, size)
+        if chunk is None:
+            return None
+        batch = chunk.row(0)
+        if not batch.is_wrapper:
+            return batch.base_offset
+        opened = open_batch(batch, chunk.body(batch), MAX_BATCH_BYTES)
+        return opened.first_offset if opened.problem is None and opened.records else None
+
+    def _first_chunk(self, position: int, size: int) -> BatchChunk | None:
+        walk = walk_of(self.kind, self.source(size), base_offset=None, start=position, everything=True, rows=1)
+        return next((each for each in walk if isinstance(each, BatchChunk) and not each.damaged), None)
 
     def next_offset(self, size: int) -> int:
         """The offset after the last batch in the first `size` bytes; the base offset without one."""

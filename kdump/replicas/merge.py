@@ -105,7 +105,7 @@ class MergedPartition(NamedTuple):
     `log_start_offset`, which are left out; `above_high_watermark` those at or above it, which stay, None where it is
     not known. `left_out` are batches that contradict others about their offsets, `damage` is that of the copies,
     whether or not another copy has the records. `errors`: log files of a copy that could not be read, and were left
-    out.
+    out. `next_offsets`: the path of each log file, and the offset after its batches, where a range is merged.
     """
 
     partition: SlicedPartition
@@ -125,6 +125,7 @@ class MergedPartition(NamedTuple):
     left_out: tuple[LeftOutBatch, ...] = ()
     damage: tuple[DamagedRange, ...] = ()
     errors: tuple[SourceError, ...] = ()
+    next_offsets: tuple[tuple[str, int], ...] = ()
 
 
 class MergeOptions(NamedTuple):
@@ -323,6 +324,7 @@ class _Merge:
             left_out=left_out,
             damage=tuple(each for copy in order for each in copy.damage),
             errors=self._errors,
+            next_offsets=() if self._within is None else tuple(each for copy in order for each in copy.next_offsets()),
         )
 
     def _left_out(self, parts: Sequence[_Part]) -> tuple[LeftOutBatch, ...]:

@@ -89,6 +89,12 @@ class ReplicaCopy:
         bases = [log.base_offset for log in self.batches.logs if log.base_offset is not None]
         return min([*bases, *self.batches.first[:1]], default=None)
 
+    def next_offsets(self) -> Iterator[tuple[str, int]]:
+        """The path of each log file with batches, and the offset after the highest of these."""
+        found = self.batches
+        for number, last in dict(zip(found.file, found.last, strict=True)).items():
+            yield found.logs[number].path, last + 1
+
     def ends_at(self, offset: int) -> bool:
         """Whether this is the offset after the last batch; 0 without one."""
         return (self.batches.last[-1] + 1 if len(self.batches) else 0) == offset

@@ -117,7 +117,12 @@ class LossPolicy:
         """What is damaged after the last batch of the log."""
 
     def lost(self, each: DamagedRange) -> None:
-        """Take offsets that no copy has, or that are in doubt."""
+        """Take offsets that no copy has, or that are in doubt; those at the end of the log have no last one."""
+        if each.last_offset is None:
+            start = each.offsets.start
+            self._take(f"{each.path}: {each.code}: records from offset {start} on of {self._name} cannot be read")
+            self._end = self._end or _Gone(start, start, each.code, each.path)
+            return
         many = _offsets(each.offsets)
         self._take(f"{each.path}: at byte {each.position}: {each.code}: {many} of {self._name} cannot be read")
         is_missing = each.code != "replica/differs"

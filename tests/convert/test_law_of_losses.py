@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from kdump.errors import KdumpError
 from support.conversion_losses import Case, NotApplicable, broken_promises, case, has_source
 from support.laws import examples
+from support.losses import FIXTURES
 
 
 @pytest.mark.laws
@@ -43,6 +45,18 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
         Case("transactions/transactions-0", "bad-marker", True, 1, False, "parquet", 1876),
         Case("transactions/transactions-0", "bad-marker", True, 1, False, "csv", 1876),
         Case("compacted/later-0", "resealed-payload", True, 2, False, "spark", 1933),
+        Case("compacted/later-0", "offset-overflow", True, 2, False, "spark", 276),
+        Case("compacted/later-0", "offset-overflow", True, 2, True, "spark", 276),
+        Case("transactions/transactions-0", "odd-short-log", False, 1, False, "spark", 740),
+        Case("v1-segments-0.10.2.2/segments-0", "rotated-batches", True, 1, False, "spark", 961),
+        Case("mixed-through-3.9.1/mixed-0", "rotated-batches", True, 1, False, "spark", 3976),
+        Case("compacted/later-0", "renamed-segment", False, 1, False, "spark", 14, is_cleaned=True),
+        Case("compacted/later-0", "truncate-in-header", True, 2, True, "spark", 80, is_cleaned=True),
+        Case("compacted/later-0", "renamed-segment", True, 2, True, "spark", 163, is_cleaned=True),
+        Case("compacted/later-0", "zeroed-page", True, 2, True, "spark", 244, is_cleaned=True),
+        Case("compacted/later-0", "offset-below-base", False, 2, False, "spark", 268, is_cleaned=True),
+        Case("compacted/later-0", "odd-short-log", True, 1, False, "spark", 350, is_cleaned=True),
+        Case("compacted/later-0", "rotated-batches", False, 1, False, "spark", 742, is_cleaned=True),
     ],
     ids=lambda each: f"{each.damage}-{each.output}-{each.seed}",
 )
@@ -50,3 +64,27 @@ def test_what_was_not_said_once(each: Case, tmp_path: Path) -> None:
     if each.output == "spark" and not has_source():
         pytest.skip("no Spark")
     assert list(broken_promises(each, tmp_path)) == []
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize("garbage", [b"\x07" * 500, b"\0" * 30 + b"\x07", bytes(500)], ids=["garbage", "torn", "zeros"])
+@pytest.mark.parametrize("partition", ["segments/segments-0", "transactions/transactions-0"])
+def test_a_last_segment_without_a_valid_batch_is_said(
+    tmp_path: Path, partition: str, garbage: bytes, copies: int
+) -> None:
+    """The log ends where its last segment begins, and where that is the only one it has no offsets at all."""
+    if not has_source():
+        pytest.skip("no Spark")
+    from support.spark_losses import read_ranges
+
+    for number in range(copies):
+        copy = tmp_path / str(number) / Path(partition).name
+        shutil.copytree(FIXTURES / partition, copy)
+        last = max(copy.glob("*.log"))
+        last.write_bytes(garbage)
+    _, missing, is_error, codes = read_ranges([tmp_path], copy.name, 0)
+    if not any(garbage):  # a broker may have preallocated them
+        assert (missing, is_error, codes) == ([], False, {"tail/zeros"})
+    else:
+        assert missing == [(int(last.stem), None, False)]
+        assert is_error

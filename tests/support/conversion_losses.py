@@ -40,7 +40,7 @@ WARNINGS = frozenset({"tail/zeros", "offset/gap", "gap/unsearched"})
 class Case(NamedTuple):
     """A damage of a partition in a log directory, whose high watermark is its end or not known, and what reads it.
 
-    `copies` have the same damage, unless `differ`.
+    `copies` have the same damage, unless `differ`. `is_cleaned`: a checkpoint says that the log cleaner went over it.
     """
 
     partition: str
@@ -50,13 +50,14 @@ class Case(NamedTuple):
     differ: bool
     output: str
     seed: int
+    is_cleaned: bool = False
 
 
 def case(seed: int) -> Case:
     """One of endless cases."""
     rng = random.Random(f"conversion losses {seed}")
     copies = rng.choice((1, 1, 1, 2))
-    return Case(
+    found = Case(
         rng.choice(PARTITIONS),
         rng.choice((*IN_LOGS, *BESIDE)),
         rng.random() < 0.6,
@@ -65,6 +66,7 @@ def case(seed: int) -> Case:
         rng.choice(OUTPUTS),
         seed,
     )
+    return found._replace(is_cleaned=found.partition.startswith("compacted") and rng.random() < 0.5)
 
 
 class Said(NamedTuple):
@@ -129,6 +131,9 @@ def write(each: Case, place: Path) -> list[Path]:
         if each.is_marked:
             line = f"{' '.join(directory.name.rsplit('-', 1))} {max(original(each.partition)) + 1}"
             (directory.parent / "replication-offset-checkpoint").write_bytes(build.checkpoint(line))
+        if each.is_cleaned:
+            line = f"{' '.join(directory.name.rsplit('-', 1))} {max(original(each.partition))}"
+            (directory.parent / "cleaner-offset-checkpoint").write_bytes(build.checkpoint(line))
         found.append(directory)
     return found
 
@@ -218,8 +223,6 @@ def broken_promises(each: Case, place: Path) -> Iterator[str]:
     gone = {offset for offset in gone if offset >= start}
     gone -= {offset for directory in paths for offset in _renumbered(directory, before, said.rows)}
     end = max([-1, *(_last(paths))])
-    if each.output == "spark" and each.damage == "rotated-batches":
-        gone = {offset for offset in gone if each.is_marked or offset < min(_last_in_files(paths))}
     unsaid = {offset for offset in gone if not said.is_missing(offset)}
     if not each.is_marked:  # a log keeps no trace of whole batches that were cut from its end
         unsaid = {offset for offset in unsaid if offset <= end}
@@ -253,13 +256,6 @@ def _last(paths: list[Path]) -> Iterator[int]:
             for item in oracle.walk(path.read_bytes(), base_offset=int(path.stem)):
                 if isinstance(item, oracle.Batch) and item.last_offset < 1 << 40:
                     yield item.last_offset
-
-
-def _last_in_files(paths: list[Path]) -> Iterator[int]:
-    """The last offset of the last batch in the last file: the data source plans its end from there."""
-    for directory in paths:
-        path = damage_partition.logs(directory)[-1]
-        yield damage_partition.damage.batches(path.read_bytes())[-1].last_offset
 
 
 def has_source() -> bool:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from kdump.convert.ranges.cutting import RangeOfLog
+from kdump.convert.ranges.cutting import RangeOfLog, RangeSizes, cut
 from kdump.format.naming import TopicPartition
 from kdump.log.damage import DamagedRange
 from kdump.log.ranges import OffsetRange
@@ -81,6 +81,8 @@ def read_ranges(paths: list[Path], name: str, seed: int) -> tuple[set[int], Miss
                     missing.append((loss.first_offset, loss.last_offset, False))
                     Losses.codes.add(loss.code)
                     Losses.errors += 1
+                if not cut([RangeOfLog(each.log, OffsetRange(each.start, each.end))], RangeSizes()):
+                    continue
                 inside = range(each.start + 1, each.end)
                 cuts = sorted(rng.sample(inside, min(len(inside), rng.choice((0, 0, 1, 3)))))
                 for start, stop in zip((each.start, *cuts), (*cuts, each.end), strict=True):

@@ -38,8 +38,8 @@ class RangeOfLog(NamedTuple):
 
 
 def cut(wanted: Sequence[RangeOfLog], how: RangeSizes) -> list[RangeOfLog]:
-    """The ranges in smaller ones, in order; those without an offset are left out."""
-    wanted = [each for each in wanted if each.offsets.start < each.offsets.stop]
+    """The ranges in smaller ones, in order; without those that have no offset, and no damage at the end of the log."""
+    wanted = [each for each in wanted if each.offsets.start < each.offsets.stop or _ends_damaged(each)]
     sizes = [_bytes_of(each) for each in wanted]
     step = how.range_bytes
     if len(wanted) < how.least:
@@ -50,6 +50,15 @@ def cut(wanted: Sequence[RangeOfLog], how: RangeSizes) -> list[RangeOfLog]:
         offsets = list(_by_bytes(each, step)) if pieces > 1 and each.log.is_cut else [each.offsets]
         found += [RangeOfLog(each.log, part) for one in offsets for part in _by_records(one, how.records)]
     return _at_least(found, how.least)
+
+
+def _ends_damaged(each: RangeOfLog) -> bool:
+    """Whether a range at the end of a log has a last segment with bytes, and no batch in them."""
+    log = each.log
+    if each.offsets.stop < log.end or log.grows:
+        return False
+    last = [copy.partition.segments[-1].log for copy in log.copies if copy.partition.segments]
+    return any(one.size and (one.base_offset or 0) >= log.end for one in last)
 
 
 def _bytes_of(each: RangeOfLog) -> int:
@@ -141,7 +150,7 @@ class _OffsetsAt:
 
 def _by_records(offsets: OffsetRange, most: int | None) -> Iterator[OffsetRange]:
     start, stop = offsets
-    pieces = 1 if most is None else -(-(stop - start) // most)
+    pieces = 1 if most is None else max(-(-(stop - start) // most), 1)
     for number in range(pieces):
         yield OffsetRange(start + (stop - start) * number // pieces, start + (stop - start) * (number + 1) // pieces)
 

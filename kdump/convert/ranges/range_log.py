@@ -1,11 +1,11 @@
 """The log of a range of offsets, proved and filled from all copies, without the rest of the log."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kdump.convert.ranges.known_log import KnownCopy, KnownLog
-from kdump.convert.ranges.segment_search import SegmentSearch, numbers_of_segments
+from kdump.convert.ranges.segment_search import Extent, ExtentOptions, SegmentSearch, numbers_of_segments
 from kdump.convert.records.ordered_log import judged, ordered_log, slices_in_order
 from kdump.log.compaction import is_compacted_log
 from kdump.log.damage import DamagedRange
@@ -49,20 +49,13 @@ def range_log(log: KnownLog, offsets: OffsetRange, max_batch_bytes: int = MAX_BA
         return _whole(log, offsets, max_batch_bytes)
     search = SegmentSearch()
     try:
-        parts = [list(search.slices(copy.partition, *offsets, grows=log.grows)) for copy in log.copies]
+        how = ExtentOptions(offsets.stop >= log.end, log.grows, is_sparse=log.compacted or log.common is not None)
+        parts = [list(search.extents(copy.partition, *offsets, how)) for copy in log.copies]
+        if log.common is not None:
+            return _merged(log, parts, offsets, max_batch_bytes)
+        return _of_copy(log, parts[0], offsets, search, max_batch_bytes)
     finally:
         search.close()
-    if log.common is not None:
-        return _merged(log, parts, offsets, max_batch_bytes)
-    copy = log.copies[0]
-    slices = [each for each in parts[0] if not each.is_empty]
-    partition = SlicedPartition(copy.partition.path, log.topic_partition, tuple(slices), (offsets.start, offsets.stop))
-    headers = read_headers(slices)
-    begins = not slices or slices[0].start > 0 or base_offset_of(slices[0].log) <= offsets.start  # else none is before
-    is_whole = begins and headers.has_all(*offsets) and not headers.compacted  # a batch may claim offsets of the next
-    if headers.is_ordered and (log.compacted or is_whole):
-        return RangeLog(partition._replace(headers=headers))
-    return _in_order(log, offsets, partition, max_batch_bytes)
 
 
 def following_slices(log: KnownLog, offsets: OffsetRange, max_batch_bytes: int = MAX_BATCH_BYTES) -> Iterator[LogSlice]:
@@ -111,6 +104,27 @@ def _lost_range(offsets: OffsetRange, code: str, path: str, position: int) -> Da
 # ---- one copy
 
 
+def _of_copy(
+    log: KnownLog, parts: Sequence[Extent], offsets: OffsetRange, search: SegmentSearch, max_batch_bytes: int
+) -> RangeLog:
+    copy = log.copies[0]
+    slices = [each.slice for each in parts if not each.slice.is_empty]
+    partition = SlicedPartition(copy.partition.path, log.topic_partition, tuple(slices), (offsets.start, offsets.stop))
+    headers = read_headers(slices)
+    if slices and headers.first_offset is None and headers.next_offset is not None:  # of a wrapper message
+        first = search.reader(slices[0].log).first_record_offset(slices[0].start, slices[0].log.size)
+        headers = headers._replace(first_offset=first)
+    begins = not slices or slices[0].start > 0 or base_offset_of(slices[0].log) <= offsets.start  # else none is before
+    is_whole = begins and headers.has_all(*offsets) and not headers.compacted  # a batch may claim offsets of the next
+    in_order = headers.is_ordered and all(each.in_order for each in parts)
+    next_base = parts[-1].next_base if parts else None
+    if next_base is not None and headers.next_offset is not None and headers.next_offset > next_base:
+        in_order = False
+    if in_order and (log.compacted or is_whole):
+        return RangeLog(partition._replace(headers=headers))
+    return _in_order(log, offsets, partition, max_batch_bytes)
+
+
 def _in_order(log: KnownLog, offsets: OffsetRange, partition: SlicedPartition, max_batch_bytes: int) -> RangeLog:
     """The batches of the segments with the offsets in order, each proved by its checksum."""
     copy = log.copies[0]
@@ -129,7 +143,10 @@ def _in_order(log: KnownLog, offsets: OffsetRange, partition: SlicedPartition, m
     known = HeaderPass(found.transactional, is_ordered=True, is_continuous=True, compacted=compacted)
     left_out = judged(order, max_batch_bytes)
     holes = [each.offsets for each in holes_of(order.batches, left_out) if each.last_offset is not None]
-    lost = tuple(_lost(order.batches, offsets, united(holes), compacted=compacted))
+    lost = (
+        *_lost(order.batches, offsets, united(holes), compacted=compacted),
+        *_after_end(order.batches, left_out, log, offsets),
+    )
     damage = tuple(_damage_in(found, offsets, ends=offsets.stop >= log.end))
     here = tuple(each for each in left_out if _lies_in(each, order.batches, log, offsets))
     return RangeLog(partition._replace(slices=tuple(slices), headers=known), lost, damage, here)
@@ -147,6 +164,27 @@ def _lies_in(batch: LeftOutBatch, found: LogBatches, log: KnownLog, offsets: Off
     )
     offset = before[2] if before is not None and before[0] == number else found.logs[number].base_offset or 0
     return offsets.start <= max(min(offset, log.end - 1), log.start) < offsets.stop
+
+
+def _after_end(
+    found: LogBatches, left_out: Iterable[LeftOutBatch], log: KnownLog, offsets: OffsetRange
+) -> Iterator[DamagedRange]:
+    """The offsets after the log end of batches that lie before its last one, in the files that end with the range."""
+    active = len(found.logs) - 1
+    kept = zip(found.file, found.position, found.last, strict=True)
+    below = [position for file, position, last in kept if file == active and last < log.end]
+    below += [each.position for each in left_out if each.path == found.logs[active].path and each.last_offset < log.end]
+    ends = [max(below, default=0) if number == active else None for number in range(len(found.logs))]
+    for number, (each, end) in enumerate(zip(found.logs, ends, strict=True)):
+        next_base = log.end if number == active else found.logs[number + 1].base_offset or 0
+        if not offsets.start < max(min(next_base, log.end), log.start + 1) <= offsets.stop:
+            continue
+        here = (
+            OffsetRange(max(found.first[at], log.end), found.last[at] + 1)
+            for at in range(len(found))
+            if found.file[at] == number and (end is None or found.position[at] < end) and found.last[at] >= log.end
+        )
+        yield from (_lost_range(part, "segment/overlap", each.path, 0) for part in united(here))
 
 
 def _near(segments: Sequence[Segment], offsets: OffsetRange) -> range:
@@ -188,19 +226,56 @@ def _lost(
 # ---- several copies
 
 
-def _merged(log: KnownLog, parts: Sequence[Sequence[LogSlice]], offsets: OffsetRange, max_batch_bytes: int) -> RangeLog:
+def _merged(log: KnownLog, parts: Sequence[Sequence[Extent]], offsets: OffsetRange, max_batch_bytes: int) -> RangeLog:
     assert log.common is not None
     options = MergeOptions(max_batch_bytes=max_batch_bytes)
     copies = [
-        _copy_range(copy, numbers_of_segments(copy.partition.segments, *offsets), offsets, slices)
-        for copy, slices in zip(log.copies, parts, strict=True)
+        _copy_range(copy, _numbers_of(extents), offsets, [each.slice for each in extents])
+        for copy, extents in zip(log.copies, parts, strict=True)
     ]
     merged = merge_range(copies, log.common, offsets, options)
-    if merged.missing:
-        # A batch with a wrong offset can hide where the others lie.
+    extents = [each for several in parts for each in several]
+    is_doubtful = merged.missing or merged.damage or merged.left_out
+    if is_doubtful or not all(_is_in_order(each, dict(merged.next_offsets)) for each in extents):
+        # A batch with a wrong offset can hide where the others lie, and damage what the cleaner has removed.
         copies = [_copy_range(copy, _near(copy.partition.segments, offsets), offsets) for copy in log.copies]
         merged = merge_range(copies, log.common, offsets, options)
-    return RangeLog(merged.partition, tuple(_lost_of_copies(merged, offsets)))
+    lost = *_lost_of_copies(merged, offsets), *_after_end_of_copies(extents, dict(merged.next_offsets), log.end)
+    return RangeLog(merged.partition, lost, tuple(_padding(merged, log, offsets)))
+
+
+def _padding(merged: MergedPartition, log: KnownLog, offsets: OffsetRange) -> Iterator[DamagedRange]:
+    """Zeros at the end of all copies that have the last batch of the log: a power loss leaves them, too."""
+    if offsets.stop < log.end or log.grows:
+        return
+    ends = {
+        copy.partition.segments[-1].log.path
+        for copy in log.copies
+        if copy.history.end_offset >= log.end and copy.partition.segments
+    }
+    zeros = {each.path: each for each in merged.damage if each.is_padding and each.path in ends}
+    if zeros.keys() == ends:
+        yield next(iter(zeros.values()))._replace(first_offset=log.end, last_offset=None)
+
+
+def _numbers_of(extents: Sequence[Extent]) -> range:
+    """The numbers of the segments, which follow each other."""
+    return range(extents[0].number, extents[-1].number + 1) if extents else range(0)
+
+
+def _is_in_order(each: Extent, next_offsets: Mapping[str, int]) -> bool:
+    """Whether no batch at the end of an extent contradicts those after it."""
+    return each.in_order and (each.next_base is None or next_offsets.get(each.slice.log.path, 0) <= each.next_base)
+
+
+def _after_end_of_copies(
+    extents: Iterable[Extent], next_offsets: Mapping[str, int], end: int
+) -> Iterator[DamagedRange]:
+    """The offsets after the log end of batches that lie before its last one, in the files that end with the range."""
+    for each in extents:
+        stop = next_offsets.get(each.slice.log.path, 0)
+        if stop > end and (each.next_base is not None or not each.in_order):
+            yield _lost_range(OffsetRange(end, stop), "segment/overlap", each.slice.log.path, 0)
 
 
 def _lost_of_copies(merged: MergedPartition, offsets: OffsetRange) -> Iterator[DamagedRange]:
@@ -209,7 +284,8 @@ def _lost_of_copies(merged: MergedPartition, offsets: OffsetRange) -> Iterator[D
         for each in common([OffsetRange(hole.first_offset, stop)], [offsets]):
             yield _lost_range(each, "replica/missing", merged.replicas[0], 0)
         if hole.last_offset is None and hole.first_offset == offsets.stop:
-            yield _lost_range(OffsetRange(hole.first_offset, stop), "replica/missing", merged.replicas[0], 0)
+            first = hole.first_offset
+            yield DamagedRange(merged.replicas[0], 0, 0, "replica/missing", Severity.ERROR, first, None)
     for two in merged.differing:
         for each in common([OffsetRange(two.first_offset, two.last_offset + 1)], [offsets]):
             yield _lost_range(each, "replica/differs", two.left_out[0], 0)

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from kdump.convert.ranges.store_segment_reader import StoreSegmentReader
 from kdump.format.naming import Kind
@@ -13,6 +14,33 @@ from kdump.log.segment_file import SegmentCache
 from kdump.log.segment_reader import SegmentReader
 from kdump.storage.file_store import store_of
 from kdump.storage.partition import LogFile, Partition, Segment
+
+
+class ExtentOptions(NamedTuple):
+    """`is_last`: the log ends with the range; what comes after its last batch is left out where it `grows`: it may
+    become one. `is_sparse`: offsets may be missing without being lost, so that more is read to see contradictions.
+    """
+
+    is_last: bool = False
+    grows: bool = False
+    is_sparse: bool = False
+
+
+class Extent(NamedTuple):
+    """The batches of the segment with this number that lie in a range.
+
+    `in_order`: the batches at both ends do not contradict those beside them about their offsets, and no damage lies
+    before the first one. `next_base` is the base offset of the segment after it, where the extent goes up to the end of
+    the file.
+    """
+
+    number: int
+    slice: LogSlice
+    in_order: bool = True
+    next_base: int | None = None
+
+
+USUAL_EXTENTS: Final = ExtentOptions()
 
 
 def has_numbered_segments(partition: Partition) -> bool:
@@ -63,27 +91,66 @@ class SegmentSearch:
         segments = partition.segments[-1:] if has_numbered_segments(partition) else partition.segments
         return max((self.reader(segment.log).next_offset(segment.log.size) for segment in segments), default=0)
 
-    def slices(self, partition: Partition, start: int, stop: int, *, grows: bool = False) -> Iterator[LogSlice]:
-        """Where the batches with offsets in [start, stop) lie: a slice of each of `numbers_of_segments`.
+    def extents(
+        self, partition: Partition, start: int, stop: int, how: ExtentOptions = USUAL_EXTENTS
+    ) -> Iterator[Extent]:
+        """Where the batches with offsets in [start, stop) lie, an extent of each segment; some may be empty.
 
-        Some may be empty. Raises SourceError.
+        Raises SourceError.
 
         Two ranges that touch have each byte of a file between them once, but for a batch with offsets of both. Bytes
-        that are not a batch belong to the range with the offsets before them; those after the last batch of a log that
-        `grows` are left out, as they may become one.
+        that are not a batch belong to the range with the offsets before them.
         """
-        for number in numbers_of_segments(partition.segments, start, stop):
-            segment = partition.segments[number]
-            reader, size, base = self.reader(segment.log), segment.log.size, segment.log.base_offset or 0
-            begin, end = 0, None
-            if start > base:
-                found = reader.find(start, size)
-                begin = found.position if isinstance(found, BatchLocation) else size
-            found = reader.find(stop, size)
-            if isinstance(found, BatchLocation):
-                straddles = found.first_offset == NO_VALUE or found.first_offset < stop
-                end = found.position + found.size if straddles else found.position
-            elif grows and number + 1 == len(partition.segments):
-                last = reader.find(stop - 1, size)
-                end = last.position + last.size if isinstance(last, BatchLocation) else None
-            yield LogSlice(segment.log, start, stop - 1, begin, end)
+        segments = partition.segments
+        leaves_out_end = how.grows or not how.is_last
+        numbers = numbers_of_segments(segments, start, stop if leaves_out_end else stop + 1)
+        for number in numbers:
+            segment = segments[number]
+            after = segments[number + 1] if number + 1 < len(segments) else None
+            begin, in_order = self._begin(segment, start)
+            if how.is_sparse and number == numbers.start > 0:
+                in_order = in_order and self._ends_below(segments[number - 1].log, segment.log.base_offset or 0)
+            if after is not None and how.is_sparse:
+                in_order = in_order and self._begins_right(after.log)
+            if after is None or (after.log.base_offset or 0) > stop:
+                end, is_right = self._end(segment, start, stop, how._replace(grows=how.grows and after is None))
+                yield Extent(number, LogSlice(segment.log, start, stop - 1, begin, end), in_order and is_right)
+            else:  # whatever a batch claims: no other range has the rest of the file
+                yield Extent(number, LogSlice(segment.log, start, stop - 1, begin), in_order, after.log.base_offset)
+
+    def _begin(self, segment: Segment, start: int) -> tuple[int, bool]:
+        """The position of the first batch with an offset, and whether no damage lies before it."""
+        if start <= (segment.log.base_offset or 0):
+            return 0, True
+        found = self.reader(segment.log).find(start, segment.log.size)
+        return found.position if isinstance(found, BatchLocation) else segment.log.size, not found.damage
+
+    def _end(self, segment: Segment, start: int, stop: int, how: ExtentOptions) -> tuple[int | None, bool]:
+        """Where the batches with offsets below `stop` end, and whether those on both sides are in order."""
+        reader, size = self.reader(segment.log), segment.log.size
+        found = reader.find(stop, size)
+        if isinstance(found, BatchLocation):
+            first = found.first_offset
+            if first == NO_VALUE:
+                inside = reader.first_record_offset(found.position, size)
+                first = start if inside is None else inside
+            end = found.position + found.size
+            in_order = not how.is_sparse or self._is_below_rest(found, segment.log)
+            return end if first < stop else found.position, in_order
+        if how.grows:
+            last = reader.find(stop - 1, size)
+            return last.position + last.size if isinstance(last, BatchLocation) else None, True
+        return None, True
+
+    def _is_below_rest(self, found: BatchLocation, log: LogFile) -> bool:
+        reader = self.reader(log)
+        following = reader.first_batch(found.position + found.size, log.size)
+        in_order = following is None or following.last_offset > found.last_offset
+        return in_order and reader.next_offset(log.size) > found.last_offset
+
+    def _begins_right(self, log: LogFile) -> bool:
+        first = self.reader(log).first_batch(0, log.size)
+        return first is None or first.last_offset >= (log.base_offset or 0)
+
+    def _ends_below(self, log: LogFile, base_offset: int) -> bool:
+        return self.reader(log).next_offset(log.size) <= base_offset
