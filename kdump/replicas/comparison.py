@@ -10,16 +10,17 @@ of the keys, by hash. For those that are left at the end, both copies are read o
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kdump.broker.history import EpochRun
+from kdump.format.index import AbortedTransaction
 from kdump.kernel.record_hashes import CONTROL, HASH_COLUMNS, NO_KEY, OUTCOME, KeyStates, RecordHasher
 from kdump.kernel.transactions import ABORTED, COMMITTED, UNDECIDED
-from kdump.log.ranges import OffsetRange
+from kdump.log.ranges import OffsetRange, united
 from kdump.replicas.batch_cursor import NO_HASH_KEY, BatchCursor, FoundRecord, Outcomes, UnreadableRecordsError
 from kdump.replicas.log_survey import LogSurvey
 
@@ -115,7 +116,8 @@ class ReplicaDifferences(NamedTuple):
     copy has and that no log cleaner removed here. `earlier_left`, `earlier_right`: offsets of markers of aborted
     transactions that begin earlier in that copy, by the transaction indexes. `two_epochs_left`, `two_epochs_right`:
     batches with which a transaction goes on with another producer epoch in that copy alone. `latest_ms` is the latest
-    timestamp of the differing records that were looked at, None where none was.
+    timestamp of the differing records that were looked at, None where none was. `ranges` are those in which so much
+    differs that fingerprints do not say at which offsets.
     """
 
     fork: int | None
@@ -133,6 +135,7 @@ class ReplicaDifferences(NamedTuple):
     two_epochs_right: OffsetTally
     keys: KeyDifferences
     latest_ms: int | None = None
+    ranges: tuple[OffsetRange, ...] = ()
 
 
 class ReplicaComparison(NamedTuple):
@@ -183,6 +186,7 @@ class ReplicaComparison(NamedTuple):
                 "committed": found.is_committed,
                 **counts,
                 **several,
+                "ranges": [{"first": each.start, "last": each.stop - 1} for each in found.ranges],
                 "keys": {**of_keys, "first": first},
             },
             "undecided_keys": self.undecided_keys,
@@ -248,19 +252,46 @@ class _Side:
         return True
 
 
-class _PairInStep:
-    def __init__(
-        self, left: LogSurvey, right: LogSurvey, max_batch_bytes: int, most_keys: int, *, with_keys: bool = False
-    ) -> None:
-        self._with_keys = with_keys
-        self._both, self._limit, self._most_keys = (left, right), max_batch_bytes, most_keys
-        self._hash_key = NO_HASH_KEY
+class KnownCopy(Protocol):
+    """What is known of a copy as a whole, from its log or from its fingerprint; see LogSurvey."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def start_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int | None: ...
+    @property
+    def reach(self) -> int: ...
+    @property
+    def compacted(self) -> bool: ...
+    @property
+    def transactional(self) -> bool: ...
+    @property
+    def epochs(self) -> tuple[EpochRun, ...]: ...
+    @property
+    def damage(self) -> tuple[OffsetRange, ...]: ...
+    @property
+    def aborted(self) -> tuple[AbortedTransaction, ...]: ...
+    @property
+    def problem(self) -> str | None: ...
+
+
+class CopyPair:
+    """Two copies of one topic-partition: what is common to all ways to compare them.
+
+    A subclass says how their records are compared, and looks up the differing ones if it can.
+    """
+
+    def __init__(self, left: KnownCopy, right: KnownCopy) -> None:
+        self._both = (left, right)
         self._fork = fork_of(left.epochs, right.epochs)
         ends = (left.end_offset, right.end_offset)
         self._end = min(ends) if self._fork is None else min(*ends, self._fork)
         self._floor = max(left.start_offset, right.start_offset)
         self._compacted = left.compacted or right.compacted
-        self._is_listed = not self._compacted or bool(left.damage or right.damage)
         self._records, self._epochs, self._outcomes_differ = OffsetTally(), OffsetTally(), OffsetTally()
         self._missing = OffsetTally(), OffsetTally()
         self._earlier = OffsetTally(), OffsetTally()
@@ -271,7 +302,14 @@ class _PairInStep:
         self._batches = self._compared = self._keys = self._undecided_keys = 0
         self._open: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
         self._key_differences = KeyDifferences()
-        self._outcomes: tuple[Outcomes | None, Outcomes | None] = (None, None)
+        self._ranges = list[OffsetRange]()
+
+    def _compare(self) -> None:
+        """Compare up to the common end. Raises UnreadableRecordsError."""
+        raise NotImplementedError
+
+    def _look_up(self) -> None:
+        """Find out more about the first records that differ."""
 
     # ---- the result
 
@@ -314,6 +352,7 @@ class _PairInStep:
             *self._two_epochs,
             self._key_differences,
             self._latest_ms,
+            tuple(united(self._ranges)),
         )
         reach = left.reach, right.reach
         return ReplicaComparison(
@@ -342,17 +381,82 @@ class _PairInStep:
             *(differs.missing_left, differs.missing_right, differs.earlier_left, differs.earlier_right),
         )
         is_open = differs.open_left or differs.open_right
-        if differs.is_committed or is_open or differs.keys.keys or any(each.count for each in tallies):
+        if (
+            differs.is_committed
+            or is_open
+            or differs.keys.keys
+            or differs.ranges
+            or any(each.count for each in tallies)
+        ):
             return Verdict.DIVERGED
         return Verdict.UNDECIDED if self._reasons else Verdict.AGREE
+
+    # ---- what the whole copies say
+
+    def _compare_open(
+        self, own_open: Mapping[int, int], other_open: Mapping[int, int], own_twice: Set[int], other_twice: Set[int]
+    ) -> None:
+        """The transactions that are open in one copy alone, unless the other was cleaned above the common end.
+
+        Then the offsets at which one copy alone has two epochs in one transaction.
+        """
+        found = list[tuple[int, ...]]()
+        both = (own_open, other_open, self._both[1]), (other_open, own_open, self._both[0])
+        for own, other, survey in both:
+            # A transaction that began below the log start of a copy begins there at the first record that it has.
+            alone = [
+                first
+                for producer, first in own.items()
+                if first >= self._floor
+                and (its := other.get(producer)) != first
+                and (its is None or its >= self._floor)
+            ]
+            if alone and (survey.reach > self._end or survey.damage):
+                self._reasons["reach" if survey.reach > self._end else "damage"] = None
+                alone = []
+            found.append(tuple(sorted(alone)))
+        self._open = found[0], found[1]
+        for tally, twice in zip(self._two_epochs, (own_twice - other_twice, other_twice - own_twice), strict=True):
+            for offset in sorted(twice):
+                tally.add(offset)
+
+    def _compare_indexes(self) -> None:
+        """The first offsets of aborted transactions that both transaction indexes have."""
+        theirs = {(each.producer_id, each.last_offset): each.first_offset for each in self._both[1].aborted}
+        for each in self._both[0].aborted:
+            other = theirs.get((each.producer_id, each.last_offset))
+            if other is not None and other != each.first_offset and each.last_offset < self._end:
+                self._earlier[0 if each.first_offset < other else 1].add(each.last_offset)
+
+    def _judge_missing(self) -> None:
+        """Records that a copy lacks where nothing shows a cleaner: later ones of their keys may explain them all."""
+        missing = self._missing[0].count or self._missing[1].count
+        if missing and not (self._compacted or self._has_unkeyed):
+            if not self._key_differences.keys:
+                self._reasons["cleaned"] = None
+            self._missing = OffsetTally(), OffsetTally()
+
+
+class _PairInStep(CopyPair):
+    _both: tuple[LogSurvey, LogSurvey]
+
+    def __init__(
+        self, left: LogSurvey, right: LogSurvey, max_batch_bytes: int, most_keys: int, *, with_keys: bool = False
+    ) -> None:
+        super().__init__(left, right)
+        self._with_keys = with_keys
+        self._limit, self._most_keys = max_batch_bytes, most_keys
+        self._hash_key = NO_HASH_KEY
+        self._is_listed = not self._compacted or bool(left.damage or right.damage)
+        self._outcomes: tuple[Outcomes | None, Outcomes | None] = (None, None)
 
     # ---- passes
 
     def _compare(self) -> None:
         left, right = self._both
         if left.transactional or right.transactional:
-            self._outcomes = self._decide(left), self._decide(right)
-            self._compare_open()
+            a, b = self._outcomes = self._decide(left), self._decide(right)
+            self._compare_open(a.open, b.open, a.two_epochs, b.two_epochs)
         self._compare_indexes()
         waiting, is_first = [(0, 0)], True
         while waiting:
@@ -376,32 +480,6 @@ class _PairInStep:
         # The slices are those of the outcomes, whose numbers they have.
         slices = survey.slices(survey.start_offset if outcomes is not None else start, stop, self._limit)
         return BatchCursor(slices, start, stop, outcomes, self._limit, self._hash_key)
-
-    def _compare_open(self) -> None:
-        """The transactions that are open in one copy alone, unless the other was cleaned above the common end."""
-        a, b = self._outcomes
-        assert a is not None
-        assert b is not None
-        found = list[tuple[int, ...]]()
-        for own, other, survey in ((a, b, self._both[1]), (b, a, self._both[0])):
-            alone = [first for producer, first in own.open.items() if other.open.get(producer) != first]
-            alone = [first for first in alone if first >= self._floor]
-            if alone and (survey.reach > self._end or survey.damage):
-                self._reasons["reach" if survey.reach > self._end else "damage"] = None
-                alone = []
-            found.append(tuple(sorted(alone)))
-        self._open = found[0], found[1]
-        for tally, own, other in zip(self._two_epochs, (a, b), (b, a), strict=True):
-            for offset in sorted(own.two_epochs - other.two_epochs):
-                tally.add(offset)
-
-    def _compare_indexes(self) -> None:
-        """The first offsets of aborted transactions that both transaction indexes have."""
-        theirs = {(each.producer_id, each.last_offset): each.first_offset for each in self._both[1].aborted}
-        for each in self._both[0].aborted:
-            other = theirs.get((each.producer_id, each.last_offset))
-            if other is not None and other != each.first_offset and each.last_offset < self._end:
-                self._earlier[0 if each.first_offset < other else 1].add(each.last_offset)
 
     def _look_up(self) -> None:
         """Read the differing records that are named: their keys and timestamps."""
@@ -575,11 +653,3 @@ class _PairInStep:
             before.older_right + counts[3],
             tuple(offsets[:_MOST_RANGES]),
         )
-
-    def _judge_missing(self) -> None:
-        """Records that a copy lacks where nothing shows a cleaner: later ones of their keys may explain them all."""
-        missing = self._missing[0].count or self._missing[1].count
-        if missing and not (self._compacted or self._has_unkeyed):
-            if not self._key_differences.keys:
-                self._reasons["cleaned"] = None
-            self._missing = OffsetTally(), OffsetTally()

@@ -113,6 +113,9 @@ HEALTHY = {
         [build.batch([build.record(K, V)], base_offset=1), *END],
     ),
     "open in both": Case([WRITTEN, *END], [WRITTEN, *END]),
+    "open in both, and the log of one begins after its first record": Case(
+        [WRITTEN, data(3, b"m", V, pid=7), *END], [data(3, b"m", V, pid=7), *END], {}, {},
+    ),
 }  # fmt: skip
 DIVERGENT = {
     "the tombstone was lost": (Case([*END], [PUT, *END]), "keys"),
