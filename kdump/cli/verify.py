@@ -17,6 +17,7 @@ from kdump.log.severity import Severity
 from kdump.render import PAGE_FORMATS, REPORT_FORMATS, renderer
 from kdump.render import RenderOptions as Look
 from kdump.render.base import VerifyRenderer
+from kdump.storage.read_policy import ReadPolicy
 from kdump.verify import verify
 from kdump.verify.next_step import repair_of
 from kdump.verify.summary import (
@@ -37,6 +38,10 @@ SECTIONS = {
         "compare",
         "metadata",
         "show_keys",
+        "fingerprint",
+        "as_of",
+        "key_file",
+        "overwrite",
         "compacted",
         "no_companions",
         "live",
@@ -62,6 +67,7 @@ FIRST = (
     *("format_name", "fail_on", "quiet"),
 )
 NOT_COMPARED = ("deep", "live", "io_limit", "no_companions", "by_partition", "verbose", "spark_settings")
+NOT_IN_FINGERPRINTS = ("deep", "compare", "live", "no_companions", "by_partition", "verbose", "spark_settings")
 ALL = "all"
 
 
@@ -120,6 +126,29 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
     is_flag=True,
     help="With --compare, show the first keys that differ; without it, their hashes and offsets.",
 )
+@click.option(
+    "--fingerprint",
+    metavar="FILE",
+    shell_complete=completion.files,
+    help="Write a fingerprint of the copies below PATH to FILE, in place of the checks: --compare takes it as a PATH,"
+    " instead of the disks. It has no keys and no values. Replaces an older fingerprint.",
+)
+@click.option(
+    "--as-of",
+    multiple=True,
+    metavar="FILE",
+    shell_complete=completion.files,
+    help="With --fingerprint, look at each copy up to the least end that the fingerprints of all copies have. May be"
+    " given several times.",
+)
+@click.option(
+    "--key-file",
+    metavar="FILE",
+    shell_complete=completion.files,
+    help="With --fingerprint, and with --compare of fingerprints and disks: the secret key of the hashes, 16 bytes or"
+    " more, the same for all. Default: a key that everybody knows, with which short values can be guessed.",
+)
+@click.option("--overwrite", is_flag=True, help="With --fingerprint, replace FILE also where it is no fingerprint.")
 @click.option(
     "--select",
     multiple=True,
@@ -202,6 +231,7 @@ def command(**chosen: Any) -> int:
       kdump verify --format json --fail-on warning '/data/kafka/*/*.log'
       kdump verify --summary /data/kafka
       kdump verify --compare /broker1/data /broker2/data
+      kdump verify --fingerprint broker1.fingerprint /data/kafka
       kdump verify --explain batch/crc
 
     \b
@@ -209,6 +239,9 @@ def command(**chosen: Any) -> int:
     3 a path could not be read.
     """
     wanted = FindingFilter(chosen["select"], chosen["ignore"])
+    _refuse_only_in_fingerprints(chosen)
+    if chosen["fingerprint"] is not None:
+        return _fingerprint(chosen)
     if chosen["compare"]:
         return _compare(chosen, wanted)
     _refuse_only_compared(chosen)
@@ -252,29 +285,96 @@ def _refuse_only_compared(chosen: dict[str, Any]) -> None:
             raise click.UsageError(f"{option} is about copies: give --compare, too")
 
 
+def _refuse_only_in_fingerprints(chosen: dict[str, Any]) -> None:
+    """Raise UsageError for an option that is about fingerprints, and for one that a fingerprint would not heed."""
+    is_written = chosen["fingerprint"] is not None
+    for option, given in (("--as-of", chosen["as_of"]), ("--overwrite", chosen["overwrite"])):
+        if given and not is_written:
+            raise click.UsageError(f"{option} is about a fingerprint: give --fingerprint FILE, too")
+    if chosen["key_file"] is not None and not (is_written or chosen["compare"]):
+        raise click.UsageError("--key-file is about fingerprints: give --fingerprint FILE or --compare, too")
+    if not is_written:
+        return
+    given = click.get_current_context().get_parameter_source("master") is ParameterSource.COMMANDLINE
+    refused = [name for name in (*NOT_IN_FINGERPRINTS, "select", "ignore") if chosen[name]] + ["master"] * given
+    for name in refused + ["compacted"] * (chosen["compacted"] != "auto"):
+        option = {"by_partition": "summary", "spark_settings": "spark_conf"}.get(name, name).replace("_", "-")
+        raise click.UsageError(f"--fingerprint writes a file, in this machine's processes: leave out --{option}")
+    if chosen["format_name"] in PAGE_FORMATS:
+        raise click.UsageError("a fingerprint is compared, and is no page: leave out --format html")
+    if chosen["fingerprint"] == "-":
+        raise click.UsageError("a fingerprint is a file: standard output says what it is")
+
+
+def _fingerprint(chosen: dict[str, Any]) -> int:
+    """Write a fingerprint. Returns the exit status."""
+    from kdump.convert.output_file import single_file
+    from kdump.replicas.fingerprint import fingerprint_file as files
+    from kdump.replicas.fingerprint.copy_sketch import SketchOptions
+
+    _refuse_only_compared(chosen)
+    chosen = {**chosen, "master": None}
+    path, started, problems = chosen["fingerprint"], time.monotonic(), ProblemLog("fingerprinted")
+    key = files.NO_KEY if chosen["key_file"] is None else files.read_hash_key(chosen["key_file"])
+    others = [files.read_fingerprint(each) for each in chosen["as_of"]]
+    files.check_keys(others, key)
+    ends = files.common_ends(copy for file in others for copy in file.copies) if others else None
+    what, summary = SketchOptions(chosen["max_batch_bytes"], hash_key=key.key, key_id=key.key_id), None
+    overwrite = chosen["overwrite"] or files.is_fingerprint(path)
+    with (
+        options.partitions(chosen) as found,
+        execution(found, chosen) as job,
+        renderer(chosen["format_name"], sys.stdout, _look(chosen), VerifyRenderer) as out,
+    ):
+        with single_file(path, sys.stdout.buffer, overwrite=overwrite, inputs=chosen["paths"]) as file:
+            policy = ReadPolicy(chosen["io_limit"], chosen["keep_cache"] is not False)
+            summary = files.FingerprintSummary(path)
+            for each in files.write_fingerprint(
+                file, job.found, what, engine=job.own_engine, as_of=ends, read_policy=policy
+            ):
+                if isinstance(each, SourceError):
+                    problems.take([each])
+                else:
+                    summary = summary.with_copy(each)
+                    problems.take(each.errors())
+            if not summary.partitions:
+                raise SourceError("nothing to take a fingerprint of: no topic-partition at these paths")
+            summary = summary._replace(bytes=file.tell())
+        if not chosen["quiet"]:
+            out.fingerprint_summary(summary, problems.failed, round(time.monotonic() - started, 3))
+    return problems.failed
+
+
 def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
     """Compare copies. Returns the exit status."""
     from kdump.replicas.compare import CompareOptions, ComparisonSummary, PartitionComparison, compare_logs
     from kdump.replicas.comparison import Verdict
     from kdump.replicas.findings import comparison_findings
+    from kdump.replicas.fingerprint import fingerprint_file as files
 
     _refuse_not_compared(chosen)
     fails_undecided = chosen["fail_on"] == options.UNDECIDED
     chosen = {**chosen, "master": None, "fail_on": Severity.ERROR if fails_undecided else chosen["fail_on"]}
     started, problems = time.monotonic(), ProblemLog("compared")
+    printed = [files.read_fingerprint(path) for path in chosen["paths"] if files.is_fingerprint(path)]
+    disks = [path for path in chosen["paths"] if not files.is_fingerprint(path)]
+    key = None if chosen["key_file"] is None else files.read_hash_key(chosen["key_file"])
+    files.check_keys(printed, key or (files.NO_KEY if disks else None))
+    copies = [copy for file in printed for copy in file.copies]
     severities, summary = list[Severity](), ComparisonSummary()
     what = CompareOptions(
         chosen["max_batch_bytes"],
         with_keys=chosen["show_keys"],
         metadata=chosen["metadata"],
         merges=chosen["format_name"] in PAGE_FORMATS,
+        hash_key=key,
     )
     with (
-        options.partitions(chosen) as found,
+        options.partitions({**chosen, "paths": disks}) as found,
         execution(found, chosen) as job,
         renderer(chosen["format_name"], sys.stdout, _look(chosen), VerifyRenderer) as out,
     ):
-        for compared in compare_logs(job.found, what, engine=job.own_engine):
+        for compared in compare_logs(job.found, what, engine=job.own_engine, fingerprints=copies):
             if not isinstance(compared, PartitionComparison):
                 problems.take([compared])
                 continue

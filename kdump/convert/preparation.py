@@ -17,7 +17,7 @@ from kdump.replicas.batch_order import LeftOutBatch, unordered_findings
 from kdump.replicas.findings import replica_findings
 from kdump.replicas.merge import MergedPartition, MergeOptions, ReplicaUse, merge_replicas
 from kdump.storage.discovery import Found
-from kdump.storage.partition import Partition, refuse_two_logs
+from kdump.storage.partition import refuse_two_logs, with_read_policy
 from kdump.storage.read_policy import ReadPolicy
 from kdump.storage.walk import MAX_BATCH_BYTES
 from kdump.verify.findings import Finding, make_finding
@@ -98,7 +98,7 @@ def _prepare_copies(task: _PreparationTask) -> list[PreparedPartition | SourceEr
     """The logs of a topic-partition, one for each topic id; the function that an engine maps."""
     (copies, offset), options = task.chosen, task.options
     if options.read_policy != ReadPolicy():
-        copies = tuple(_bounded(copy, options.read_policy) for copy in copies)
+        copies = tuple(with_read_policy(copy, options.read_policy) for copy in copies)
     merging = MergeOptions(options.replica, Included.DELETED in options.choice.include, options.max_batch_bytes)
     try:
         with only(copies[0].path):
@@ -130,13 +130,6 @@ def refuse_nameless(partitions: Iterable[SlicedPartition], columns: Sequence[str
             f"{nameless[1].path}: a log without a topic and a partition, and so is {nameless[0].path}: their rows "
             "would be mixed; convert each on its own, or put the paths into the column replica (--replica all)"
         )
-
-
-def _bounded(copy: Partition, policy: ReadPolicy) -> Partition:
-    """The copy, whose log files are read under a policy."""
-    segments = (each._replace(log=each.log._replace(read_policy=policy)) for each in copy.segments)
-    snapshots = (each._replace(read_policy=policy) for each in copy.kraft_snapshots)
-    return copy._replace(segments=tuple(segments), kraft_snapshots=tuple(snapshots))
 
 
 def _refuse_07(path: str, kinds: Iterable[Kind]) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
     from kdump.replicas.compare import ComparisonSummary, PartitionComparison
+    from kdump.replicas.fingerprint.fingerprint_file import FingerprintSummary
     from kdump.stat.row_sections import StatResult
     from kdump.stat.rows import Row
     from kdump.verify.display import FindingDisplay, FoldedFindings
@@ -172,6 +173,9 @@ class VerifyRenderer(Renderer):
 
     def comparison_summary(self, summary: ComparisonSummary, exit_status: int, seconds: float) -> None:
         """The totals of a comparison of copies."""
+
+    def fingerprint_summary(self, summary: FingerprintSummary, exit_status: int, seconds: float) -> None:
+        """What was written of a fingerprint."""
 
     def worst(self, partitions: Sequence[WorstPartition], hidden: int) -> None:
         """The partitions with errors or warnings, the worst first; so many more are hidden."""

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
     from kdump.replicas.compare import ComparisonSummary
+    from kdump.replicas.fingerprint.fingerprint_file import FingerprintSummary
     from kdump.stat.rows import Row
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
@@ -362,6 +363,9 @@ class JsonRenderer(DumpRenderer, VerifyRenderer, RecoveryRenderer, StatRenderer,
 
     def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
         self._summary("verify", summary.fields(), exit_status, summary.seconds)
+
+    def fingerprint_summary(self, summary: FingerprintSummary, exit_status: int, seconds: float) -> None:
+        self._summary("verify", summary._asdict(), exit_status, seconds)
 
     def comparison_summary(self, summary: ComparisonSummary, exit_status: int, seconds: float) -> None:
         self._summary("verify", summary._asdict(), exit_status, seconds)

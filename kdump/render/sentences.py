@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kdump.replicas.compare import ComparisonSummary, PartitionComparison
     from kdump.replicas.comparison import ReplicaComparison
     from kdump.replicas.evidence import Evidence
+    from kdump.replicas.fingerprint.fingerprint_file import FingerprintSummary
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit
     from kdump.verify.display import FoldedFindings
     from kdump.verify.findings import Finding
@@ -288,6 +289,11 @@ _UNDECIDED: Final = {
     "kafka-0.7": "a log of Kafka 0.7 is not compared",
     "records": "the records of a batch with a right checksum cannot be read: kdump verify --deep",
     "changed": "a file changed whenever it was read",
+    "as-of": "fingerprints were taken as of other ends: take them again with --as-of and the files of all copies",
+    "no-state": "a fingerprint has no last records of keys: take all again with --as-of and the files of all copies",
+    "edges": "fingerprints have no sums of a part of the offsets: take them again with --as-of and the files of all",
+    "many": "more differs than fingerprints can name: compare the disks",
+    "limit": "a copy has more epochs, open or aborted transactions than a fingerprint holds: compare the disks",
 }
 
 
@@ -333,6 +339,12 @@ def _key_sentences(pair: ReplicaComparison) -> Iterator[str]:
         yield f"key {name}: {left} in {pair.left}, {right} in {pair.right}"
     if pair.differs.keys.keys > _SHOWN_KEYS:
         yield f"{pair.differs.keys.keys - _SHOWN_KEYS} more keys differ"
+
+
+def fingerprint_summary(summary: FingerprintSummary) -> str:
+    """What was written of a fingerprint, as one sentence."""
+    without = f", {summary.not_comparable} of them not comparable" if summary.not_comparable else ""
+    return f"{summary.path}: {counted(summary.partitions, 'topic-partition')}{without}, {summary.bytes} bytes"
 
 
 def comparison_summary(summary: ComparisonSummary) -> str:

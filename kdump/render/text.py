@@ -65,6 +65,7 @@ from kdump.render.sentences import (
     comparison_summary,
     copies_sentence,
     finding_sentence,
+    fingerprint_summary,
     folded_sentence,
     gap_reason,
     iso_time,
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from kdump.recover.undo import RunResult
     from kdump.render.image_tree import ImageTree
     from kdump.replicas.compare import ComparisonSummary, PartitionComparison
+    from kdump.replicas.fingerprint.fingerprint_file import FingerprintSummary
     from kdump.stat.rows import Row
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
@@ -335,6 +337,9 @@ class TextRenderer(DumpRenderer, VerifyRenderer, RecoveryRenderer, StatRenderer,
         """Write the verdict before the details, where these are not written."""
         with self.out.release():
             self.out.write("".join(f"{label}: {printable(sentence)}\n" for label, sentence in lines))
+
+    def fingerprint_summary(self, summary: FingerprintSummary, exit_status: int, seconds: float) -> None:
+        self.out.write(f"{printable(fingerprint_summary(summary))}\n")
 
     def comparison_summary(self, summary: ComparisonSummary, exit_status: int, seconds: float) -> None:
         self.out.write(f"{comparison_summary(summary)}\n")

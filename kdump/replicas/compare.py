@@ -21,8 +21,12 @@ from kdump.format.naming import TopicPartition
 from kdump.log.ranges import OffsetRange
 from kdump.replicas.comparison import MOST_KEYS, ReplicaComparison, Verdict, compare_pair, not_compared
 from kdump.replicas.evidence import Evidence, RepairStep, evidence_of, repair_steps, stale_copy
-from kdump.replicas.log_survey import survey_log
-from kdump.storage.copies import by_directory, by_topic_id
+from kdump.replicas.fingerprint.copy_sketch import AsOf, SketchOptions, sketch_copy
+from kdump.replicas.fingerprint.fingerprint_file import NO_KEY, CopyFingerprint, HashKey, load_copy
+from kdump.replicas.fingerprint.fingerprint_format import CopySketch
+from kdump.replicas.fingerprint.sketch_pair import SketchedCopy, compare_sketches
+from kdump.replicas.log_survey import LogSurvey, survey_log
+from kdump.storage.copies import by_directory, grouped_by_id, topic_id_of
 from kdump.storage.discovery import discover
 from kdump.storage.file_store import directory_above, exists, parent_of
 from kdump.storage.live import LIVE_READS
@@ -35,7 +39,8 @@ class CompareOptions(NamedTuple):
 
     `with_keys`: the first differing keys are in the result, not only their hashes. `metadata`: the directory of the
     metadata log that says who was in sync; without it, one that lies beside a copy says it. `merges`: the result says
-    what a merge of the copies takes from which; they are read once more for that.
+    what a merge of the copies takes from which; they are read once more for that. `hash_key` is that of the hashes of
+    fingerprints with which copies are compared.
     """
 
     max_batch_bytes: int = MAX_BATCH_BYTES
@@ -43,6 +48,7 @@ class CompareOptions(NamedTuple):
     with_keys: bool = False
     metadata: str | None = None
     merges: bool = False
+    hash_key: HashKey | None = None
 
 
 class ComparisonSummary(NamedTuple):
@@ -65,13 +71,18 @@ class ComparisonSummary(NamedTuple):
 
 
 class CopyExtent(NamedTuple):
-    """Which offsets a copy has: [start, end), but for those whose bytes are damaged."""
+    """Which offsets a copy has: [start, end), but for those whose bytes are damaged.
+
+    `node_id` is that of the broker and `directory` that of the copy on it, where a fingerprint says them.
+    """
 
     path: str
     start_offset: int
     end_offset: int
     high_watermark: int | None
     damage: tuple[OffsetRange, ...]
+    node_id: int | None = None
+    directory: str | None = None
 
 
 class MergedRange(NamedTuple):
@@ -113,7 +124,8 @@ class PartitionComparison(NamedTuple):
 
     def repair_steps(self) -> list[RepairStep]:
         """What to do about copies that diverged, in the order in which to do it."""
-        return list(repair_steps(self.topic_partition, self.pairs, self.stale))
+        directories = {each.path: each.directory for each in self.extents if each.directory is not None}
+        return list(repair_steps(self.topic_partition, self.pairs, self.stale, directories))
 
 
 def compare_logs(
@@ -121,12 +133,17 @@ def compare_logs(
     options: CompareOptions | None = None,
     *,
     engine: Engine | None = None,
+    fingerprints: Iterable[CopyFingerprint] = (),
 ) -> Iterator[PartitionComparison | SourceError]:
     """Whether the copies of each topic-partition mean the same, in the order of the first of each; then what failed.
 
     Copies of one name with other topic ids are not compared. A directory that a broker moved away is no copy.
+    `fingerprints`: more copies, of which only these are at hand.
     """
     partitions, errors = dict[TopicPartition, list[Partition]](), list[SourceError]()
+    elsewhere = dict[TopicPartition, list[CopyFingerprint]]()
+    for each in fingerprints:
+        elsewhere.setdefault(each.topic_partition, []).append(each)
     for item in found:
         if isinstance(item, SourceError):
             errors.append(item)
@@ -134,13 +151,17 @@ def compare_logs(
             partitions.setdefault(item.topic_partition, []).append(item)
     tasks = [
         _Copies(name, topic_id, tuple(sorted(copies, key=lambda copy: copy.path)))
-        for name, several in partitions.items()
-        for topic_id, copies in by_topic_id(by_directory(several)).items()
+        for name in dict.fromkeys([*partitions, *elsewhere])
+        for topic_id, copies in grouped_by_id(
+            [*by_directory(partitions.get(name, ())), *elsewhere.get(name, ())], _topic_id
+        ).items()
     ]
     chosen = options or CompareOptions()
     witness = _Witness(tasks, chosen)
     for _, result in (engine or Serial()).map(partial(_compare, chosen), tasks):
-        yield witness.with_metadata(result) if result.verdict is Verdict.DIVERGED else result
+        if isinstance(result, PartitionComparison) and result.verdict is Verdict.DIVERGED:
+            result = witness.with_metadata(result)
+        yield result
     yield from (*errors, *witness.errors)
 
 
@@ -161,7 +182,8 @@ class _Witness:
         history = self._histories.get((compared.topic_id, compared.topic_partition.partition))
         if history is None:
             return compared
-        brokers = {path: _broker_of(path) for path in compared.copies}
+        known = {each.path: each.node_id for each in compared.extents if each.node_id is not None}
+        brokers = {path: known[path] if path in known else _broker_of(path) for path in compared.copies}
         evidence = tuple(evidence_of(compared.copies, compared.pairs, history, brokers))
         return compared._replace(evidence=evidence, unclean_elections=tuple(history.unclean))
 
@@ -186,7 +208,7 @@ class _Witness:
             os.path.join(directory_above(copy.path), METADATA_PARTITION)
             for task in self._tasks
             for copy in task.copies
-            if len(task.copies) > 1
+            if len(task.copies) > 1 and isinstance(copy, Partition)
         }
         found = [(_newest_base(place), place) for place in sorted(places) if exists(place)]
         return max(found)[1] if found else None
@@ -209,39 +231,90 @@ def _broker_of(path: str) -> int | None:
 class _Copies(NamedTuple):
     topic_partition: TopicPartition
     topic_id: str | None
-    copies: tuple[Partition, ...]
+    copies: tuple[Partition | CopyFingerprint, ...]
 
 
-def _compare(options: CompareOptions, task: _Copies) -> PartitionComparison:
-    """Compare all pairs. Where a file vanishes meanwhile, discover the copies again."""
+def _topic_id(copy: Partition | CopyFingerprint) -> str | None:
+    return topic_id_of(copy) if isinstance(copy, Partition) else copy.topic_id
+
+
+def _compare(options: CompareOptions, task: _Copies) -> PartitionComparison | SourceError:
+    """Compare all pairs. Returns the error where a fingerprint cannot be read."""
     copies = list(task.copies)
-    surveys = [survey_log(copy, options.max_batch_bytes) for copy in copies] if len(copies) > 1 else []
-    pairs = list[ReplicaComparison]()
-    for left, right in combinations(range(len(surveys)), 2):
-        for _ in range(LIVE_READS):
-            try:
-                pair = compare_pair(
-                    surveys[left],
-                    surveys[right],
-                    options.max_batch_bytes,
-                    options.most_keys,
-                    with_keys=options.with_keys,
-                )
-                break
-            except SourceError:
-                for number in (left, right):
-                    copies[number] = _again(copies[number])
-                    surveys[number] = survey_log(copies[number], options.max_batch_bytes)
-        else:
-            pair = not_compared(surveys[left], surveys[right], "changed")
-        pairs.append(pair)
+    try:
+        known = [_CopySource(copy, options) for copy in copies] if len(copies) > 1 else []
+    except SourceError as error:
+        return error
+    pairs = tuple(_compare_two(left, right, options) for left, right in combinations(known, 2))
     paths = tuple(copy.path for copy in copies)
     evidence = tuple(evidence_of(paths, pairs))
-    extents = tuple(
-        CopyExtent(one.path, one.start_offset, one.end_offset, one.high_watermark, one.damage) for one in surveys
-    )
-    merged = tuple(_merged(copies, options.max_batch_bytes)) if options.merges and pairs else ()
-    return PartitionComparison(task.topic_partition, task.topic_id, paths, tuple(pairs), evidence, (), extents, merged)
+    extents = tuple(each.extent() for each in known)
+    disks = [each.copy for each in known if isinstance(each.copy, Partition)]
+    merged = tuple(_merged(disks, options.max_batch_bytes)) if options.merges and len(disks) == len(copies) > 1 else ()
+    return PartitionComparison(task.topic_partition, task.topic_id, paths, pairs, evidence, (), extents, merged)
+
+
+class _CopySource:
+    """A copy and what is known of it: what a fingerprint says, or a survey of its log. Raises SourceError."""
+
+    def __init__(self, copy: Partition | CopyFingerprint, options: CompareOptions) -> None:
+        self.copy, self._options = copy, options
+        self._sketch = load_copy(copy) if isinstance(copy, CopyFingerprint) else None
+        self._survey = survey_log(copy, options.max_batch_bytes) if isinstance(copy, Partition) else None
+        self._as_of = dict[AsOf, CopySketch]()
+
+    @property
+    def survey(self) -> LogSurvey | None:
+        """The survey of the log; None of a fingerprint."""
+        return self._survey
+
+    def again(self) -> None:
+        """Discover a copy of which a file vanished."""
+        if isinstance(self.copy, Partition):
+            self.copy = _again(self.copy)
+            self._survey = survey_log(self.copy, self._options.max_batch_bytes)
+            self._as_of.clear()
+
+    def sketch(self, other: "_CopySource") -> SketchedCopy:
+        """What a fingerprint of the copy says; that of a log is made as of the end of the other copy."""
+        path, found = self.copy.path, self._sketch
+        if found is None:
+            assert isinstance(self.copy, Partition)
+            assert other._sketch is not None
+            as_of = AsOf(other._sketch.as_of, other._sketch.state is not None)
+            if as_of not in self._as_of:
+                options = self._options
+                key = options.hash_key or NO_KEY
+                how = SketchOptions(options.max_batch_bytes, options.most_keys, key.key, key.key_id)
+                self._as_of[as_of] = sketch_copy(self.copy, how, as_of)
+            found = self._as_of[as_of]
+        return SketchedCopy(path, found)
+
+    def extent(self) -> CopyExtent:
+        """Which offsets it has."""
+        one, sketch = self._survey, self._sketch
+        if one is not None:
+            return CopyExtent(one.path, one.start_offset, one.end_offset, one.high_watermark, one.damage)
+        assert sketch is not None
+        end, node = sketch.log_end_offset, sketch.node_id
+        directory = self.copy.entry.directory if isinstance(self.copy, CopyFingerprint) else None
+        return CopyExtent(
+            self.copy.path, sketch.start_offset, end, sketch.high_watermark, sketch.damage, node, directory
+        )
+
+
+def _compare_two(left: _CopySource, right: _CopySource, options: CompareOptions) -> ReplicaComparison:
+    """Compare a pair. Where a file vanishes meanwhile, discover the copies again."""
+    if left.survey is None or right.survey is None:
+        return compare_sketches(left.sketch(right), right.sketch(left))
+    for _ in range(LIVE_READS):
+        one, other = left.survey, right.survey
+        try:
+            return compare_pair(one, other, options.max_batch_bytes, options.most_keys, with_keys=options.with_keys)
+        except SourceError:
+            left.again()
+            right.again()
+    return not_compared(left.survey, right.survey, "changed")
 
 
 def _merged(copies: Sequence[Partition], max_batch_bytes: int) -> Iterator[MergedRange]:

@@ -6,6 +6,7 @@ say it comes in an order: the metadata of the cluster, the rules of a single log
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kdump.broker.metadata_image.replica_history import Absence, PartitionHistory
@@ -133,8 +134,16 @@ def stale_copy(evidence: Sequence[Evidence]) -> str | None:
     return strongest.pop() if len(strongest) == 1 else None
 
 
-def repair_steps(name: TopicPartition, pairs: Sequence[ReplicaComparison], stale: str | None) -> Iterator[RepairStep]:
-    """What to do about copies that diverged, in the order in which to do it."""
+def repair_steps(
+    name: TopicPartition,
+    pairs: Sequence[ReplicaComparison],
+    stale: str | None,
+    directories: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[RepairStep]:
+    """What to do about copies that diverged, in the order in which to do it.
+
+    `directories`: those of copies on their brokers, where that is not their path.
+    """
     if not any(pair.verdict is Verdict.DIVERGED for pair in pairs):
         return
     topic = shlex.quote(name.topic)
@@ -144,7 +153,7 @@ def repair_steps(name: TopicPartition, pairs: Sequence[ReplicaComparison], stale
     else:
         election = f"--election-type preferred --topic {topic} --partition {name.partition}"
         yield RepairStep(LEADERSHIP, stale, f"kafka-leader-election.sh {_SERVER} {election}")
-        yield RepairStep(DELETE, stale, f"rm -r {shlex.quote(stale)}")
+        yield RepairStep(DELETE, stale, f"rm -r {shlex.quote(directories.get(stale, stale))}")
         yield RepairStep(WRONG, stale)
     opened = {
         (path, offset)

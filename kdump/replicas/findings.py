@@ -40,6 +40,9 @@ def _findings_of(pair: ReplicaComparison, *, swapped: bool) -> Iterator[Finding]
         yield _finding("replica/epoch", path, differs.epochs.first, {"other": other, "committed": None})
     for code, tally in (("replica/record", differs.records), ("replica/transaction", differs.outcomes)):
         yield from _of_tally(code, path, other, tally)
+    if differs.ranges:
+        ranges: FindingData = {"count": len(differs.ranges), "last": differs.ranges[-1].stop - 1, "other": other}
+        yield _finding("replica/range", path, differs.ranges[0].start, ranges)
     yield from _of_tally("replica/aborted", pair.left, pair.right, differs.earlier_left)
     yield from _of_tally("replica/aborted", pair.right, pair.left, differs.earlier_right)
     yield from _of_tally("replica/hole", pair.left, pair.right, differs.missing_left)

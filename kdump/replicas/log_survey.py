@@ -1,5 +1,6 @@
 """One copy of a topic-partition, read once: its offsets, how far a log cleaner went over it, its epochs, its damage."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import repeat
@@ -29,6 +30,7 @@ _FIRST, _LAST, _COUNT, _EPOCH, _ATTRIBUTES = (
     for name in ("base_offset", "last_offset", "count", "partition_leader_epoch", "attributes")
 )
 _ROWS: Final = 1024
+_NEWEST: Final = 384
 _MOST_DAMAGE: Final = 10_000
 _MOST_ABORTED: Final = 100_000
 """So many entries of transaction indexes are compared, those of the oldest segments."""
@@ -43,8 +45,8 @@ class LogSurvey(NamedTuple):
 
     `reach`: below this offset its log cleaner has been. `compacted`: the copy shows that a cleaner goes over the log.
     `has_checkpoints`: it lies in a log directory. `damage` are the offsets of which it has no valid batch although its
-    bytes are there. `aborted` are the entries of its transaction indexes. `problem`: why it cannot be compared at all:
-    a word of this module, with `error`.
+    bytes are there. `aborted` are the entries of its transaction indexes. `batch_ends`: the offsets after its newest
+    batches. `problem`: why it cannot be compared at all: a word of this module, with `error`.
     """
 
     partition: Partition
@@ -60,6 +62,7 @@ class LogSurvey(NamedTuple):
     damage: tuple[OffsetRange, ...]
     end_position: tuple[int, int]
     aborted: tuple[AbortedTransaction, ...] = ()
+    batch_ends: tuple[int, ...] = ()
     problem: str | None = None
     error: str | None = None
 
@@ -119,6 +122,7 @@ def survey_log(partition: Partition, max_batch_bytes: int) -> LogSurvey:
         tuple(united(survey.damage)),
         survey.end_position,
         tuple(_aborted_transactions(partition)),
+        tuple(last + 1 for last in survey.newest),
         problem,
         error,
     )
@@ -148,6 +152,7 @@ class _Survey:
         self.transactional = self.is_disordered = False
         self.epochs = list[EpochRun]()
         self.damage = list[OffsetRange]()
+        self.newest = deque[int](maxlen=_NEWEST)
         self._is_damaged = False
 
     def read(self, number: int, log: LogFile, limit: int) -> None:
@@ -185,6 +190,7 @@ class _Survey:
         if not ordered or not all(map(int.__lt__, lasts, firsts[1:])):
             self.is_disordered = True
         self.end_offset = max(self.end_offset, lasts[-1] + 1)
+        self.newest.extend(lasts[-_NEWEST:])
         horizons = map(and_, cells[_ATTRIBUTES::_WIDTH].tolist(), repeat(DELETE_HORIZON))
         spans = map(sub, lasts, firsts)
         for last, span, count, horizon in (

@@ -1,7 +1,8 @@
 """What tells copies of a topic-partition from each other: their directories, topic ids and leader epochs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from kdump.errors import NotALog, SourceError
 from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, EpochEntry, epoch_entries
@@ -9,6 +10,8 @@ from kdump.format.partition_metadata import parse_partition_metadata
 from kdump.storage.file_store import absolute, is_directory, parent_of
 from kdump.storage.partition import LogFile, Partition
 from kdump.storage.source import read_whole
+
+Copy = TypeVar("Copy")
 
 
 def by_directory(found: Iterable[Partition]) -> list[Partition]:
@@ -57,9 +60,14 @@ def _joined(one: Partition, other: Partition) -> Partition:
 
 def by_topic_id(copies: Sequence[Partition]) -> Mapping[str | None, list[Partition]]:
     """The copies of each topic; those without an id are of the only one there is."""
-    groups: dict[str | None, list[Partition]] = {}
+    return grouped_by_id(copies, topic_id_of)
+
+
+def grouped_by_id(copies: Sequence[Copy], id_of: Callable[[Copy], str | None]) -> Mapping[str | None, list[Copy]]:
+    """The same of what is known of copies otherwise; `id_of` gives the topic id."""
+    groups: dict[str | None, list[Copy]] = {}
     for copy in copies:
-        groups.setdefault(topic_id_of(copy), []).append(copy)
+        groups.setdefault(id_of(copy), []).append(copy)
     if len(groups) == 2 and None in groups:
         (topic_id,) = (each for each in groups if each is not None)
         return {topic_id: list(copies)}

@@ -154,6 +154,13 @@ def without_companions(partition: Partition) -> Partition:
     )
 
 
+def with_read_policy(partition: Partition, policy: ReadPolicy) -> Partition:
+    """The partition, whose log files are read under a policy."""
+    segments = (each._replace(log=each.log._replace(read_policy=policy)) for each in partition.segments)
+    snapshots = (each._replace(read_policy=policy) for each in partition.kraft_snapshots)
+    return partition._replace(segments=tuple(segments), kraft_snapshots=tuple(snapshots))
+
+
 def has_companions(partition: Partition) -> bool:
     """Whether the partition has companions, or was named as a whole."""
     own = (*partition.producer_snapshots, partition.epochs, partition.metadata, partition.quorum_state)

@@ -37,6 +37,7 @@ from kdump.render.sentences import (
     copies_sentence,
     counted,
     finding_sentence,
+    fingerprint_summary,
     folded_sentence,
     gap_reason,
     iso_time,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from kdump.recover.undo import RunResult
     from kdump.render.image_tree import ImageTree
     from kdump.replicas.compare import ComparisonSummary, PartitionComparison
+    from kdump.replicas.fingerprint.fingerprint_file import FingerprintSummary
     from kdump.stat.row_sections import StatResult
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
@@ -424,6 +426,9 @@ class TerminalRenderer(DumpRenderer, VerifyRenderer, RecoveryRenderer, StatRende
         name = compared.topic_partition
         for sentence in comparison_sentences(compared):
             self._print(Text(printable(f"{name.topic}-{name.partition}: {sentence}")))
+
+    def fingerprint_summary(self, summary: FingerprintSummary, exit_status: int, seconds: float) -> None:
+        self._last_line(printable(fingerprint_summary(summary)), clean=not summary.not_comparable)
 
     def comparison_summary(self, summary: ComparisonSummary, exit_status: int, seconds: float) -> None:
         self._last_line(comparison_summary(summary), clean=not summary.diverged)

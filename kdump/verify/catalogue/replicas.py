@@ -87,6 +87,18 @@ ENTRIES = (
         "ReplicaFetcherThread, UnifiedLog.appendAsFollower, MemoryRecords.filterTo",
     ),
     CatalogueEntry(
+        "replica/range",
+        _E,
+        "Copies differ in a range, by their fingerprints",
+        "ranges of offsets in which this copy differs from {other}: {count}, from {offset} to {last}",
+        (
+            "More differs than the tables of two fingerprints can name, and the sums of these ranges are not the same. "
+            "Compare the disks, or dump these offsets of both copies."
+        ),
+        _ALONE,
+        "UnifiedLog.appendAsFollower",
+    ),
+    CatalogueEntry(
         "replica/state",
         _E,
         "Last value of a key is another one in another copy",

@@ -1,0 +1,276 @@
+"""Fingerprint files: written in one go, read section by section."""
+
+import base64
+import hashlib
+import os
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import combinations
+from typing import IO, Final, NamedTuple
+
+from kdump.broker.log_manager import meta_of
+from kdump.engine.protocol import Engine, Serial
+from kdump.errors import SourceError, reason
+from kdump.format.naming import TopicPartition
+from kdump.kernel.crc import crc32c
+from kdump.replicas.batch_cursor import NO_HASH_KEY
+from kdump.replicas.comparison import fork_of
+from kdump.replicas.fingerprint.copy_sketch import AsOf, SketchOptions, sketch_copy
+from kdump.replicas.fingerprint.fingerprint_format import (
+    CHANGED,
+    HEAD_BYTES,
+    KEY_ID_BYTES,
+    MAGIC,
+    TRAILER_BYTES,
+    CopySketch,
+    FingerprintHead,
+    IndexEntry,
+    head_of,
+    index_of,
+    parse_head,
+    parse_index,
+    parse_section,
+    parse_trailer,
+    section_of,
+)
+from kdump.replicas.fingerprint.sketch_pair import NO_STATE, SketchedCopy, compare_sketches
+from kdump.replicas.log_survey import UNREADABLE
+from kdump.storage.copies import by_directory, topic_id_of
+from kdump.storage.file_store import absolute, directory_above
+from kdump.storage.partition import LogDirectory, Partition, with_read_policy
+from kdump.storage.read_policy import ReadPolicy
+
+_UNREAD: Final = "cannot be read, or changed whenever it was read; the fingerprint says so"
+_NO_ID: Final = bytes(16)
+_SHORTEST_KEY: Final = 16
+_LONGEST_KEY: Final = 1 << 16
+_HEAD_READ: Final = HEAD_BYTES + 1000
+
+
+class HashKey(NamedTuple):
+    """The key of the hashes of a fingerprint, and what tells it from another one without saying it."""
+
+    key: bytes
+    key_id: bytes
+
+
+NO_KEY: Final = HashKey(NO_HASH_KEY, _NO_ID)
+"""The key that everybody knows."""
+
+
+def read_hash_key(path: str) -> HashKey:
+    """The key that a file says: all its bytes. Raises SourceError."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LONGEST_KEY + 1)
+    except OSError as error:
+        raise SourceError(f"{path}: {reason(error)}") from None
+    if not _SHORTEST_KEY <= len(data) <= _LONGEST_KEY:
+        raise SourceError(f"{path}: a key file has {_SHORTEST_KEY} to {_LONGEST_KEY} bytes: this has {len(data)}")
+    key = hashlib.blake2b(data, digest_size=16, person=b"kdump records").digest()
+    return HashKey(key, hashlib.blake2b(data, digest_size=KEY_ID_BYTES, person=b"kdump key id").digest())
+
+
+class CopyFingerprint(NamedTuple):
+    """A copy of a topic-partition in a fingerprint file: where it was, and where its section is."""
+
+    file: str
+    host: str
+    entry: IndexEntry
+
+    @property
+    def path(self) -> str:
+        """The host and the directory of the copy."""
+        return f"{self.host}:{self.entry.directory}"
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """What it is a copy of."""
+        return self.entry.topic_partition
+
+    @property
+    def topic_id(self) -> str | None:
+        """The topic id, None where it is not known."""
+        return (
+            None
+            if self.entry.topic_id == _NO_ID
+            else base64.urlsafe_b64encode(self.entry.topic_id).decode().rstrip("=")
+        )
+
+
+def load_copy(copy: CopyFingerprint) -> CopySketch:
+    """Read the section of a copy. Raises SourceError."""
+    name = f"{copy.file}: the section of {copy.topic_partition} at byte {copy.entry.position}"
+    try:
+        with open(copy.file, "rb") as file:
+            data = os.pread(file.fileno(), copy.entry.size, copy.entry.position)
+    except (OSError, OverflowError) as error:
+        raise SourceError(f"{copy.file}: {error}") from None
+    if len(data) != copy.entry.size or crc32c(data) != copy.entry.crc:
+        raise SourceError(f"{name} is damaged")
+    try:
+        return parse_section(data)
+    except ValueError as error:
+        raise SourceError(f"{name} is damaged: {error}") from None
+
+
+class FingerprintFile(NamedTuple):
+    """A fingerprint file that was opened."""
+
+    path: str
+    head: FingerprintHead
+    copies: tuple[CopyFingerprint, ...]
+
+
+def is_fingerprint(path: str) -> bool:
+    """Whether a path is a file that begins as a fingerprint."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except (OSError, ValueError):
+        return False
+
+
+def read_fingerprint(path: str) -> FingerprintFile:
+    """Read head and index of a fingerprint file. Raises SourceError."""
+    try:
+        with open(path, "rb") as file:
+            head = parse_head(path, file.read(_HEAD_READ))
+            size = os.fstat(file.fileno()).st_size
+            trailer = os.pread(file.fileno(), TRAILER_BYTES, max(0, size - TRAILER_BYTES))
+            position, length, count = parse_trailer(path, trailer, size)
+            index = os.pread(file.fileno(), length, position)
+    except OSError as error:
+        raise SourceError(f"{path}: {reason(error)}") from None
+    entries = parse_index(path, index, trailer, count)
+    return FingerprintFile(path, head, tuple(CopyFingerprint(path, head.host, each) for each in entries))
+
+
+def check_keys(files: Iterable[FingerprintFile], key: HashKey | None) -> None:
+    """Raises SourceError where the hashes of fingerprints have not one key, or not this one, if it is given."""
+    wanted = None if key is None else key.key_id
+    for file in files:
+        if wanted is not None and file.head.key_id != wanted:
+            what = "no key file" if file.head.key_id == _NO_ID else "another key file"
+            raise SourceError(f"{file.path}: this fingerprint was taken with {what}: compare what has one key")
+        wanted = file.head.key_id
+
+
+# ---- writing
+
+
+class FingerprintSummary(NamedTuple):
+    """What was written: the file and its size, the copies, and those of them that cannot be compared."""
+
+    path: str
+    partitions: int = 0
+    not_comparable: int = 0
+    bytes: int = 0
+
+    def with_copy(self, copy: "FingerprintedCopy") -> "FingerprintSummary":
+        """With one more copy."""
+        failed = self.not_comparable + (copy.sketch.problem is not None)
+        return self._replace(partitions=self.partitions + 1, not_comparable=failed)
+
+
+class FingerprintedCopy(NamedTuple):
+    """A copy of which the fingerprint was taken."""
+
+    path: str
+    sketch: CopySketch
+
+    def errors(self) -> list[SourceError]:
+        """That it could not be read."""
+        unread = self.sketch.problem in (UNREADABLE, CHANGED)
+        return [SourceError(f"{self.path}: {_UNREAD}")] if unread else []
+
+
+class Ends(NamedTuple):
+    """Up to which offset the copies of each topic-partition are looked at: the least end that other copies have."""
+
+    ends: dict[tuple[TopicPartition, str | None], AsOf]
+
+    def of(self, copy: Partition) -> AsOf | None:
+        """That of a copy; None where no other one is known."""
+        assert copy.topic_partition is not None
+        topic_id = topic_id_of(copy)
+        return self.ends.get((copy.topic_partition, topic_id)) or self.ends.get((copy.topic_partition, None))
+
+
+def common_ends(copies: Iterable[CopyFingerprint]) -> Ends:
+    """Up to which offset the copies of each topic-partition have one history. Raises SourceError."""
+    several = dict[tuple[TopicPartition, str | None], list[SketchedCopy]]()
+    for copy in copies:
+        one = SketchedCopy(copy.path, load_copy(copy))
+        several.setdefault((copy.topic_partition, copy.topic_id), []).append(one)
+    return Ends({each: _least_end(sketches) for each, sketches in several.items()})
+
+
+def _least_end(copies: list[SketchedCopy]) -> AsOf:
+    ends, has_state = [each.sketch.log_end_offset for each in copies], any(each.compacted for each in copies)
+    for one, other in combinations(copies, 2):
+        fork = fork_of(one.epochs, other.epochs)
+        ends += [] if fork is None else [fork]
+        has_state = has_state or NO_STATE in compare_sketches(one, other).because
+    return AsOf(min(ends), has_state)
+
+
+class _Task(NamedTuple):
+    copy: Partition
+    topic_partition: TopicPartition
+    as_of: AsOf | None
+    size_bytes: int
+
+
+def write_fingerprint(
+    out: IO[bytes],
+    found: Iterable[Partition | LogDirectory | SourceError],
+    options: SketchOptions,
+    *,
+    engine: Engine | None = None,
+    as_of: Ends | None = None,
+    read_policy: ReadPolicy | None = None,
+) -> Iterator[FingerprintedCopy | SourceError]:
+    """Write a fingerprint file of the copies, in the order of topic, partition and directory; yields each, then errors.
+
+    A directory that a broker moved away is no copy.
+    """
+    partitions, errors = list[Partition](), list[SourceError]()
+    for item in found:
+        if isinstance(item, SourceError):
+            errors.append(item)
+        elif isinstance(item, Partition) and item.topic_partition is not None and not item.state and item.segments:
+            partitions.append(item)
+    tasks = [
+        _Task(each, name, None if as_of is None else as_of.of(each), sum(one.log.size for one in each.segments))
+        for each in by_directory(partitions)
+        if (name := each.topic_partition) is not None
+    ]
+    tasks.sort(key=lambda task: (task.topic_partition, absolute(task.copy.path)))
+    engine = engine or Serial()
+    if read_policy is not None:
+        policy = read_policy.shared_by(engine.slots)
+        tasks = [task._replace(copy=with_read_policy(task.copy, policy)) for task in tasks]
+    head = head_of(FingerprintHead(socket.gethostname(), int(time.time() * 1000), options.key_id))
+    out.write(head)
+    position, entries = len(head), list[IndexEntry]()
+    for task, copy in engine.map(partial(_sketch, options), tasks):
+        data, directory = section_of(copy), absolute(task.copy.path)
+        topic_id = _id_bytes(topic_id_of(task.copy))
+        entries.append(IndexEntry(task.topic_partition, topic_id, directory, position, len(data), crc32c(data)))
+        out.write(data)
+        position += len(data)
+        yield FingerprintedCopy(task.copy.path, copy)
+    out.write(index_of(entries, position))
+    yield from errors
+
+
+def _sketch(options: SketchOptions, task: _Task) -> CopySketch:
+    meta = meta_of(directory_above(task.copy.path))
+    return sketch_copy(task.copy, options, task.as_of)._replace(node_id=None if meta is None else meta.node_id)
+
+
+def _id_bytes(topic_id: str | None) -> bytes:
+    return _NO_ID if topic_id is None else base64.urlsafe_b64decode(f"{topic_id}==")

@@ -1,0 +1,367 @@
+"""The bytes of a fingerprint file; all numbers are little-endian, sizes in bytes.
+
+File: head, a section for each copy, index, trailer. A CRC-32C covers each of them.
+
+    head        offset  size
+    magic            0     8  b"KDUMPFPR"
+    version          8     2  1
+    host size       10     2
+    CRC             12     4  of the head from byte 16 on
+    time            16     8  milliseconds since the epoch
+    key id          24    16  zeros: no key
+    host            40
+
+    entry of the index, by topic, partition and directory
+    position         0     8  of the section
+    size             8     4
+    CRC             12     4  of the section
+    topic id        16    16  zeros: not known
+    partition       32     4
+    topic size      36     2
+    directory size  38     2
+    topic, directory  40
+
+    trailer
+    position         0     8  of the index
+    size             8     4  of the index
+    entries         12     4
+    CRC             16     4  of the index and the bytes of the trailer before
+    magic           20     4  b"RPFK"
+
+    section
+    start            0     8  log start offset
+    end              8     8  log end offset
+    as of           16     8  the offset up to which records are in what follows
+    high watermark  24     8  -1: not known
+    reach           32     8  below it a log cleaner has been
+    keyed           40     8  records with a key
+    unkeyed         48     8  records without one
+    undecided       56     8  records of transactions that damage hides the end of
+    node            64     4  the broker, -1: not known
+    flags           68     2  1 compacted, 2 transactional, 4 with last records, 8 with all keys of later records
+    problem         70     1  why the copy cannot be compared, an index into PROBLEMS; 0: it can
+    block bits      71     1  of the blocks of offsets that have tables of their own
+    table bits      72     1
+    state bits      73     1  of the tables of last records
+    counts          76    40  10 of 4 bytes: of what follows, in this order
+    epochs                28 each: epoch 4, first offset 8, last offset 8, batches 8
+    damage                16 each: the offset of the first record that is damaged, and the one after
+    open                  16 each: producer id, first offset of a transaction that is open
+    two epochs             8 each: the offset of a batch with which a transaction goes on with another producer epoch
+    aborted               24 each: producer id, first offset, last offset of an aborted transaction
+    cuts                  32 each: kdump.kernel.sketches
+    cells                 32 each: as many for each block
+    state cuts            32 each: of the last records of keys
+    state cells           32 each
+    later keys             8 each: the keys of records at or after `as of`, as sketches.LastRecords.with_tombstones has
+                              them
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from kdump.broker.history import EpochRun
+from kdump.errors import SourceError
+from kdump.format.index import AbortedTransaction
+from kdump.format.naming import TopicPartition
+from kdump.kernel.crc import crc32c
+from kdump.kernel.sketches import CELL_BYTES, CUT_BYTES, HASH_TABLES
+from kdump.log.ranges import OffsetRange
+from kdump.replicas.log_survey import KAFKA_07, OUT_OF_ORDER, UNREADABLE
+
+MAGIC: Final = b"KDUMPFPR"
+VERSION: Final = 1
+KEY_ID_BYTES: Final = 16
+_END_MAGIC: Final = b"RPFK"
+_HEAD: Final = struct.Struct("<8sHHIq16s")
+_ENTRY: Final = struct.Struct("<QII16siHH")
+_TRAILER: Final = struct.Struct("<QIII4s")
+_SECTION: Final = struct.Struct("<8qiHBBBBxx10I")
+_EPOCH: Final = struct.Struct("<iqqq")
+_PAIR: Final = struct.Struct("<qq")
+_TRIPLE: Final = struct.Struct("<qqq")
+_SIZES: Final = (
+    *(_EPOCH.size, _PAIR.size, _PAIR.size, 8, _TRIPLE.size),
+    *(CUT_BYTES, CELL_BYTES, CUT_BYTES, CELL_BYTES, 8),
+)
+_COMPACTED, _TRANSACTIONAL, _STATE, _LATER = 1, 2, 4, 8
+RECORDS: Final = "records"
+CHANGED: Final = "changed"
+LIMIT: Final = "limit"
+"""It has more epochs, open transactions or aborted transactions than a fingerprint holds."""
+PROBLEMS: Final = ("", OUT_OF_ORDER, UNREADABLE, KAFKA_07, RECORDS, CHANGED, LIMIT)
+MOST_ENTRIES: Final = 1 << 20
+MOST_INDEX_BYTES: Final = 256 << 20
+MOST_SECTION_BYTES: Final = 1 << 20
+MOST_EPOCHS: Final = 5000
+MOST_BITS: Final = 12
+MOST_BLOCKS: Final = 8
+_ZEROS: Final = bytes(16)
+
+
+class FingerprintHead(NamedTuple):
+    """Where and when a fingerprint was taken, and which key its hashes have: zeros for none."""
+
+    host: str
+    time_ms: int
+    key_id: bytes
+
+
+class IndexEntry(NamedTuple):
+    """Where the section of a copy is, and of which topic-partition and directory it is."""
+
+    topic_partition: TopicPartition
+    topic_id: bytes
+    directory: str
+    position: int
+    size: int
+    crc: int
+
+
+class Sketch(NamedTuple):
+    """Cuts and cells of kdump.kernel.sketches; the tables of each block of offsets have `1 << bits` cells."""
+
+    cuts: bytes = b""
+    cells: bytes = b""
+    block_bits: int = 0
+    bits: int = 0
+
+    def offsets(self) -> list[int]:
+        """The offsets of the cuts."""
+        return memoryview(self.cuts).cast("q")[:: CUT_BYTES // 8].tolist()
+
+    def blocks(self) -> Iterator[tuple[int, bytes]]:
+        """The number of each block of offsets, and its cells."""
+        size = (HASH_TABLES << self.bits) * CELL_BYTES
+        first = (struct.unpack_from("<q", self.cuts)[0] if self.cuts else 0) >> self.block_bits
+        for number in range(len(self.cells) // size):
+            yield first + number, self.cells[number * size : (number + 1) * size]
+
+
+class CopySketch(NamedTuple):
+    """What a fingerprint has of one copy, as of `as_of`; see LogSurvey.
+
+    `state` is of the last decided record of each key. `later_keys` are those of records from `as_of` on,
+    `has_all_later_keys`: they are all. `aborted` are at most MOST_ABORTED of its transaction indexes.
+    """
+
+    start_offset: int
+    log_end_offset: int
+    as_of: int
+    high_watermark: int | None
+    reach: int
+    node_id: int | None
+    compacted: bool
+    transactional: bool
+    epochs: tuple[EpochRun, ...]
+    damage: tuple[OffsetRange, ...]
+    aborted: tuple[AbortedTransaction, ...]
+    problem: str | None = None
+    open: tuple[tuple[int, int], ...] = ()
+    two_epochs: tuple[int, ...] = ()
+    keyed: int = 0
+    unkeyed: int = 0
+    undecided: int = 0
+    records: Sketch = Sketch()
+    state: Sketch | None = None
+    later_keys: tuple[int, ...] = ()
+    has_all_later_keys: bool = False
+
+
+# ---- a copy
+
+
+def section_of(copy: CopySketch) -> bytes:
+    """The section of a copy."""
+    state = copy.state or Sketch()
+    flags = _COMPACTED * copy.compacted | _TRANSACTIONAL * copy.transactional
+    flags |= _STATE * (copy.state is not None) | _LATER * copy.has_all_later_keys
+    marks = [-1 if each is None else each for each in (copy.high_watermark, copy.node_id)]
+    counts = (
+        *(len(copy.epochs), len(copy.damage), len(copy.open), len(copy.two_epochs), len(copy.aborted)),
+        *(len(copy.records.cuts) // CUT_BYTES, len(copy.records.cells) // CELL_BYTES),
+        *(len(state.cuts) // CUT_BYTES, len(state.cells) // CELL_BYTES, len(copy.later_keys)),
+    )
+    head = _SECTION.pack(
+        *(copy.start_offset, copy.log_end_offset, copy.as_of, marks[0], copy.reach),
+        *(copy.keyed, copy.unkeyed, copy.undecided, marks[1], flags, PROBLEMS.index(copy.problem or "")),
+        *(copy.records.block_bits, copy.records.bits, state.bits, *counts),
+    )
+    return b"".join(
+        [
+            head,
+            *(_EPOCH.pack(*each) for each in copy.epochs),
+            *(_PAIR.pack(*each) for each in copy.damage),
+            *(_PAIR.pack(*each) for each in copy.open),
+            struct.pack(f"<{len(copy.two_epochs)}q", *copy.two_epochs),
+            *(_TRIPLE.pack(each.producer_id, each.first_offset, each.last_offset) for each in copy.aborted),
+            *(copy.records.cuts, copy.records.cells, state.cuts, state.cells),
+            struct.pack(f"<{len(copy.later_keys)}Q", *copy.later_keys),
+        ]
+    )
+
+
+def parse_section(data: bytes) -> CopySketch:
+    """The copy of a section. Raises ValueError with what is wrong."""
+    _check_size(data)
+    (
+        start,
+        end,
+        as_of,
+        mark,
+        reach,
+        keyed,
+        unkeyed,
+        undecided,
+        node,
+        flags,
+        problem,
+        block_bits,
+        bits,
+        state_bits,
+        *n,
+    ) = _SECTION.unpack_from(data)
+    if not (0 <= start <= as_of <= end and 0 <= reach and min(keyed, unkeyed, undecided) >= 0 and mark >= -1):
+        raise ValueError("its offsets cannot be right")
+    if problem >= len(PROBLEMS) or max(bits, state_bits) > MOST_BITS or block_bits > 62 or flags >> 4:
+        raise ValueError("it has fields that cannot be right")
+    parts, at = list[bytes](), _SECTION.size
+    for count, size in zip(n, _SIZES, strict=True):
+        parts.append(data[at : at + count * size])
+        at += count * size
+    records = _checked(Sketch(parts[5], parts[6], block_bits, bits), start, as_of)
+    state = _checked(Sketch(parts[7], parts[8], 62, state_bits), start, as_of) if flags & _STATE else None
+    epochs = tuple(EpochRun(*each) for each in _EPOCH.iter_unpack(parts[0]))
+    damage = tuple(OffsetRange(*each) for each in _PAIR.iter_unpack(parts[1]))
+    if any(each.first > each.last for each in epochs) or any(each.start >= each.stop for each in damage):
+        raise ValueError("its ranges cannot be right")
+    return CopySketch(
+        start_offset=start,
+        log_end_offset=end,
+        as_of=as_of,
+        high_watermark=None if mark < 0 else mark,
+        reach=reach,
+        node_id=None if node < 0 else node,
+        compacted=bool(flags & _COMPACTED),
+        transactional=bool(flags & _TRANSACTIONAL),
+        epochs=epochs,
+        damage=damage,
+        aborted=tuple(
+            AbortedTransaction(0, producer, first, last, 0) for producer, first, last in _TRIPLE.iter_unpack(parts[4])
+        ),
+        problem=PROBLEMS[problem] or None,
+        open=tuple((producer, first) for producer, first in _PAIR.iter_unpack(parts[2])),
+        two_epochs=struct.unpack(f"<{n[3]}q", parts[3]),
+        keyed=keyed,
+        unkeyed=unkeyed,
+        undecided=undecided,
+        records=records,
+        state=state,
+        later_keys=struct.unpack(f"<{n[9]}Q", parts[9]),
+        has_all_later_keys=bool(flags & _LATER),
+    )
+
+
+def _check_size(data: bytes) -> None:
+    """Raises ValueError where a section has not the size that its counts say."""
+    if len(data) < _SECTION.size:
+        raise ValueError("too short")
+    counts = _SECTION.unpack_from(data)[-len(_SIZES) :]
+    if _SECTION.size + sum(count * size for count, size in zip(counts, _SIZES, strict=True)) != len(data):
+        raise ValueError("its counts do not fit its size")
+
+
+def _checked(sketch: Sketch, start: int, as_of: int) -> Sketch:
+    """The sketch, if it can be one of these offsets. Raises ValueError."""
+    if not sketch.cuts and not sketch.cells:
+        return sketch
+    cells = memoryview(sketch.cuts).cast("q")
+    offsets, counts = cells[::4].tolist(), cells[1::4].tolist()
+    rises = all(low < high for low, high in pairwise(offsets)) and all(low <= high for low, high in pairwise(counts))
+    if len(offsets) < 2 or not rises or (offsets[0], counts[0], offsets[-1]) != (start, 0, as_of):
+        raise ValueError("its sums are not of its offsets")
+    blocks = ((as_of - 1) >> sketch.block_bits) - (start >> sketch.block_bits) + 1
+    size = (HASH_TABLES << sketch.bits) * CELL_BYTES
+    if blocks > MOST_BLOCKS or len(sketch.cells) != blocks * size:
+        raise ValueError("its tables are not of its offsets")
+    return sketch
+
+
+# ---- the file around them
+
+
+def head_of(head: FingerprintHead) -> bytes:
+    """The head of a file."""
+    host = head.host.encode("utf-8", "surrogateescape")[:1000]
+    rest = struct.pack("<q16s", head.time_ms, head.key_id) + host
+    return struct.pack("<8sHHI", MAGIC, VERSION, len(host), crc32c(rest)) + rest
+
+
+def index_of(entries: Sequence[IndexEntry], position: int) -> bytes:
+    """Index and trailer of a file; the index begins at `position`."""
+    parts = list[bytes]()
+    for each in entries:
+        topic, directory = (
+            text.encode("utf-8", "surrogateescape") for text in (each.topic_partition.topic, each.directory)
+        )
+        partition = each.topic_partition.partition
+        sizes = len(topic), len(directory)
+        parts += [_ENTRY.pack(each.position, each.size, each.crc, each.topic_id, partition, *sizes), topic, directory]
+    index = b"".join(parts)
+    trailer = struct.pack("<QII", position, len(index), len(entries))
+    return index + trailer + struct.pack("<I4s", crc32c(index + trailer), _END_MAGIC)
+
+
+HEAD_BYTES: Final = _HEAD.size
+TRAILER_BYTES: Final = _TRAILER.size
+
+
+def parse_head(path: str, data: bytes) -> FingerprintHead:
+    """The head of a file, from its first bytes. Raises SourceError."""
+    if data[:8] != MAGIC:
+        raise SourceError(f"{path}: not a fingerprint file")
+    if len(data) < _HEAD.size:
+        raise SourceError(f"{path}: a fingerprint file that ends in its head")
+    _, version, host_size, crc, time_ms, key_id = _HEAD.unpack_from(data)
+    if version != VERSION:
+        raise SourceError(f"{path}: a fingerprint file of version {version}; this kdump reads version {VERSION}")
+    if len(data) < _HEAD.size + host_size or crc32c(data[16 : _HEAD.size + host_size]) != crc:
+        raise SourceError(f"{path}: the head of the fingerprint file is damaged")
+    host = data[_HEAD.size : _HEAD.size + host_size].decode("utf-8", "surrogateescape")
+    return FingerprintHead(host, time_ms, key_id)
+
+
+def parse_trailer(path: str, data: bytes, size: int) -> tuple[int, int, int]:
+    """Position and size of the index and its entries, from the last bytes of a file. Raises SourceError."""
+    if len(data) != _TRAILER.size or data[-4:] != _END_MAGIC:
+        raise SourceError(f"{path}: the fingerprint file is not complete")
+    position, length, entries, _, _ = _TRAILER.unpack(data)
+    if length > MOST_INDEX_BYTES or entries > MOST_ENTRIES or position + length + _TRAILER.size != size:
+        raise SourceError(f"{path}: the index of the fingerprint file is damaged")
+    return position, length, entries
+
+
+def parse_index(path: str, index: bytes, trailer: bytes, entries: int) -> Iterator[IndexEntry]:
+    """The entries of an index. Raises SourceError."""
+    damaged = SourceError(f"{path}: the index of the fingerprint file is damaged")
+    if crc32c(index + trailer[:16]) != struct.unpack_from("<I", trailer, 16)[0]:
+        raise damaged
+    at = 0
+    for _ in range(entries):
+        if len(index) - at < _ENTRY.size:
+            raise damaged
+        position, size, crc, topic_id, partition, *sizes = _ENTRY.unpack_from(index, at)
+        at += _ENTRY.size
+        texts = list[str]()
+        for length in sizes:
+            if length > len(index) - at:
+                raise damaged
+            texts.append(index[at : at + length].decode("utf-8", "surrogateescape"))
+            at += length
+        if partition < 0 or size > MOST_SECTION_BYTES or not texts[0]:
+            raise damaged
+        yield IndexEntry(TopicPartition(texts[0], partition), topic_id, texts[1], position, size, crc)
+    if at != len(index):
+        raise damaged

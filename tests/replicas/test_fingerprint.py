@@ -1,0 +1,383 @@
+"""Fingerprints of copies: comparing them gives the answer that comparing the disks gives, or says why it cannot."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import socket
+import struct
+from array import array
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+import kdump
+from kdump.errors import SourceError
+from kdump.kernel.record_hashes import HASH_COLUMNS
+from kdump.kernel.sketches import RecordSketch, decode
+from kdump.replicas.compare import CompareOptions, PartitionComparison, compare_logs
+from kdump.replicas.comparison import ReplicaComparison, Verdict
+from kdump.replicas.fingerprint.copy_sketch import SketchOptions
+from kdump.replicas.fingerprint.fingerprint_file import (
+    CopyFingerprint,
+    Ends,
+    common_ends,
+    load_copy,
+    read_fingerprint,
+    write_fingerprint,
+)
+from kdump.replicas.fingerprint.fingerprint_format import parse_section, section_of
+from kdump.replicas.fingerprint.sketch_pair import SketchedCopy, compare_sketches
+from replicas.test_compare import (
+    AGREE,
+    CLEANED,
+    DIVERGED,
+    DIVERGENT,
+    END,
+    HEALTHY,
+    PUT,
+    UNDECIDED,
+    Case,
+    cleaned_log,
+    copies,
+    data,
+    directory,
+    marker,
+    pair,
+    plain,
+    written_copies,
+)
+from support import build
+from support.command_runs import run_inside
+from support.laws import SEED, examples
+
+
+def taken(broker: Path, file: Path, as_of: Ends | None = None, **how: int) -> Path:
+    """The fingerprint of the copies of a broker."""
+    out = io.BytesIO()
+    found = kdump.discover([str(broker)])
+    for each in write_fingerprint(out, found, SketchOptions(**how), as_of=as_of):
+        assert not isinstance(each, Exception)
+    file.write_bytes(out.getvalue())
+    return file
+
+
+def known(*files: Path) -> list[CopyFingerprint]:
+    return [copy for file in files for copy in read_fingerprint(str(file)).copies]
+
+
+def answer(*fingerprints: CopyFingerprint, disks: Sequence[Path] = ()) -> ReplicaComparison:
+    found = kdump.discover(list(map(str, disks))) if disks else ()
+    (result,) = compare_logs(found, CompareOptions(), fingerprints=fingerprints)
+    assert isinstance(result, PartitionComparison)
+    (both,) = result.pairs
+    return both
+
+
+def by_fingerprints(one: Path, other: Path, place: Path, **how: int) -> ReplicaComparison:
+    """The answer of fingerprints, in two steps where one is not enough."""
+    files = taken(one, place / "1.f", **how), taken(other, place / "2.f", **how)
+    first = answer(*known(*files))
+    if first.verdict is not Verdict.UNDECIDED:
+        return first
+    ends = common_ends(known(*files))
+    files = taken(one, place / "1.g", ends, **how), taken(other, place / "2.g", ends, **how)
+    return answer(*known(*files))
+
+
+def cases() -> Mapping[str, Case]:
+    return {**HEALTHY, **{name: case for name, (case, _) in DIVERGENT.items()}}
+
+
+@pytest.mark.parametrize("name", cases())
+def test_fingerprints_give_the_verdict_of_the_disks(name: str, tmp_path: Path) -> None:
+    one, other = copies(tmp_path, cases()[name])
+    expected, found = pair(one, other), by_fingerprints(one, other, tmp_path)
+    assert (found.verdict, found.because) == (expected.verdict, expected.because)
+    assert found.end_offset == expected.end_offset
+    assert found.differs.keys[:4] == expected.differs.keys[:4]
+
+
+@pytest.mark.parametrize("name", cases())
+def test_a_fingerprint_and_a_disk_give_the_verdict_of_the_disks(name: str, tmp_path: Path) -> None:
+    one, other = copies(tmp_path, cases()[name])
+    ends = common_ends(known(taken(one, tmp_path / "1.f"), taken(other, tmp_path / "2.f")))
+    found = answer(*known(taken(other, tmp_path / "f", ends)), disks=[one])
+    assert found.verdict is pair(one, other).verdict
+
+
+def changed_log(choose: random.Random, count: int) -> tuple[list[bytes], list[bytes], int]:
+    """A log, and the same with another value in one record under a right checksum."""
+    sizes, number = [choose.randrange(1, 4) for _ in range(count)], 0
+    changed = choose.randrange(sum(sizes))
+    logs: tuple[list[bytes], list[bytes]] = ([], [])
+    for size in sizes:
+        for side, log in enumerate(logs):
+            values = [b"changed" if side and at == changed else b"v%d" % at for at in range(number, number + size)]
+            records = [build.record(None, value, timestamp=9) for value in values]
+            log.append(build.batch(records, base_offset=number))
+        number += size
+    return *logs, changed
+
+
+@pytest.mark.laws
+def test_a_record_that_was_changed_under_a_right_checksum_is_located(tmp_path: Path) -> None:
+    """Whatever the log starts and ends of the copies, in the offsets that both have."""
+    for trial in range(examples(150)):
+        choose = random.Random(100_000 * SEED + trial)
+        left, right, changed = changed_log(choose, choose.randrange(2, 30))
+        place = tmp_path / str(trial)
+        start, stop = choose.randrange(len(left)), choose.randrange(1, len(left) + 1)
+        sides = [left, right[start:] if choose.random() < 0.5 else right[:stop]]
+        choose.shuffle(sides)
+        one, other = (directory(place / str(n), log, choose.randrange(1, 6)) for n, log in enumerate(sides))
+        found, expected = by_fingerprints(one, other, place), pair(one, other)
+        is_common = expected.verdict is DIVERGED
+        assert (found.verdict, found.because) == (expected.verdict, expected.because), trial
+        assert found.differs.records.count == is_common, trial
+        assert not is_common or found.differs.records.first == changed, trial
+
+
+@pytest.mark.laws
+def test_cleaned_copies_agree(tmp_path: Path) -> None:
+    for trial in range(examples(50)):
+        choose = random.Random(100_000 * SEED + trial)
+        one, other = written_copies(tmp_path / str(trial), cleaned_log(choose), choose)
+        found = by_fingerprints(one, other, tmp_path / str(trial), most_keys=choose.choice([2, 1000]))
+        assert (found.verdict, found.because) == (AGREE, ()), trial
+
+
+def random_copies(place: Path, choose: random.Random) -> tuple[Path, Path]:
+    """Copies of which each lacks other records, with and without a cleaner, with other log starts and ends."""
+    log = list[bytes]()
+    for offset in range(choose.randrange(8, 40)):
+        pid = choose.choice([-1, -1, 7, 8])
+        key = choose.choice([None, *(b"k%d" % choose.randrange(5) for _ in range(12))])
+        value = choose.choice([None, b"v", b"other"])
+        is_marker = pid >= 0 and choose.random() < 0.4
+        how = choose.choice(["COMMIT", "ABORT"])
+        log.append(marker(offset, how, pid) if is_marker else data(offset, key, value, pid=pid))
+    log.append(data(len(log), b"end", b"v"))
+    kept, cleaners = choose.choice([0.85, 0.97, 1.0]), choose.choice([(0, 1), (1,), ()])
+    sides = [[each for each in log[:-1] if choose.random() < kept] + log[-1:] for _ in range(2)]
+    if choose.random() < 0.3:
+        sides[0] = sides[0][: choose.randrange(1, len(sides[0]))]
+    if choose.random() < 0.3:
+        sides[1] = sides[1][choose.randrange(len(sides[1])) :]
+    one, other = (
+        directory(
+            place / str(side),
+            batches,
+            choose.randrange(1, 6),
+            checkpoints={"cleaner-offset-checkpoint": choose.randrange(1, len(log))} if side in cleaners else {},
+        )
+        for side, batches in enumerate(sides)
+    )
+    return one, other
+
+
+@pytest.mark.laws
+def test_any_two_copies_get_the_verdict_of_the_disks_or_are_undecided(tmp_path: Path) -> None:
+    for trial in range(examples(100)):
+        choose = random.Random(100_000 * SEED + trial)
+        place = tmp_path / str(trial)
+        one, other = random_copies(place, choose)
+        expected = pair(one, other).verdict
+        found = by_fingerprints(one, other, place, most_keys=choose.choice([2, 1000]))
+        assert found.verdict in (expected, UNDECIDED), trial
+        assert expected is UNDECIDED or found.verdict is expected or {"damage", "reach"} & {*found.because}, trial
+
+
+def numbered(count: int, changed: Sequence[int] = (), size: int = 50) -> list[bytes]:
+    """Batches of so many records, of which some have another value."""
+    log = list[bytes]()
+    for first in range(0, count, size):
+        values = [b"x" if at in changed else b"v%d" % at for at in range(first, first + size)]
+        log.append(build.batch([build.record(None, each, timestamp=9) for each in values], base_offset=first))
+    return log
+
+
+def test_hundreds_of_differences_are_named_and_of_more_the_ranges(tmp_path: Path) -> None:
+    one = directory(tmp_path / "1", numbered(20_000), 99)
+    spread = directory(tmp_path / "2", numbered(20_000, range(0, 20_000, 40)), 70)
+    found = by_fingerprints(one, spread, tmp_path)
+    assert (found.differs.records.count, found.differs.records.last) == (500, 19_960)
+    many = directory(tmp_path / "3", numbered(20_000, range(2000, 6000)), 70)
+    found = by_fingerprints(one, many, tmp_path)
+    assert found.verdict is DIVERGED
+    (only,) = found.differs.ranges
+    assert only.start <= 2000 < 6000 <= only.stop
+    assert only.stop - only.start < 4200
+
+
+def test_the_command_names_ranges(tmp_path: Path) -> None:
+    for name, changed in ("1", ()), ("2", range(2000, 6000)):
+        directory(tmp_path / name, numbered(20_000, changed), 99)
+        assert run_inside(tmp_path, "verify", "--fingerprint", f"{name}.f", name).status == 0
+    ran = run_inside(tmp_path, "verify", "--compare", "--format", "json", "1.f", "2.f")
+    lines = [json.loads(line) for line in ran.lines]
+    assert ran.status == 1
+    assert [each["code"] for each in lines if each["type"] == "finding"] == ["replica/range"]
+    assert lines[0]["pair"] == [f"{socket.gethostname()}:{tmp_path / name / 't-0'}" for name in "12"]
+
+
+def test_a_fingerprint_does_not_depend_on_segments_paths_and_jobs(tmp_path: Path) -> None:
+    for name in "ab":
+        place = directory(tmp_path / name, plain(), 2)
+        (place / "t-0").rename(tmp_path / name / f"t-{ord(name)}")
+    found = []
+    for paths, jobs in (("ab", "1"), ("ba", "2")):
+        assert run_inside(tmp_path, "verify", "--fingerprint", "f", *paths, "--jobs", jobs).status == 0
+        found.append([(each.entry, load_copy(each)) for each in known(tmp_path / "f")])
+    assert found[0] == found[1]
+    one, other = (load_copy(known(taken(directory(tmp_path / str(n), plain(), n), tmp_path / "f"))[0]) for n in (1, 5))
+    assert one.records.cells == other.records.cells
+
+
+def test_a_key_file(tmp_path: Path) -> None:
+    directory(tmp_path / "1", plain())
+    (tmp_path / "key").write_bytes(b"k" * 16)
+    (tmp_path / "other").write_bytes(b"o" * 16)
+    (tmp_path / "short").write_bytes(b"o" * 15)
+    for name, given in ("a", ["--key-file", "key"]), ("b", ["--key-file", "other"]), ("c", []):
+        assert run_inside(tmp_path, "verify", "--fingerprint", name, "1", *given).status == 0
+    sketches = [load_copy(known(tmp_path / name)[0]) for name in "abc"]
+    assert len({each.records.cells for each in sketches}) == 3
+    for paths in ("a", "b"), ("a", "c"), ("c", "b"), ("a", "1"):
+        ran = run_inside(tmp_path, "verify", "--compare", *paths)
+        assert (ran.status, "compare what has one key" in ran.problems) == (3, True)
+    assert run_inside(tmp_path, "verify", "--compare", "--key-file", "key", "a", "1").status == 0
+    assert "16 to" in run_inside(tmp_path, "verify", "--fingerprint", "x", "1", "--key-file", "short").problems
+
+
+def test_only_a_fingerprint_is_replaced_unless_it_is_asked_for(tmp_path: Path) -> None:
+    directory(tmp_path / "1", plain())
+    (tmp_path / "f").write_bytes(b"precious")
+    assert run_inside(tmp_path, "verify", "--fingerprint", "f", "1").status == 3
+    assert (tmp_path / "f").read_bytes() == b"precious"
+    for given in ["--overwrite"], []:
+        assert run_inside(tmp_path, "verify", "--fingerprint", "f", "1", *given).status == 0
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["1", "f"]
+
+
+def test_two_steps_where_the_ends_differ(tmp_path: Path) -> None:
+    directory(tmp_path / "1", [*END, data(12, b"e9", b"new")], checkpoints={"cleaner-offset-checkpoint": 12})
+    directory(tmp_path / "2", [PUT, *END], checkpoints=CLEANED)
+    for name in "12":
+        run_inside(tmp_path, "verify", "--fingerprint", f"{name}.f", name)
+    ran = run_inside(tmp_path, "verify", "--compare", "1.f", "2.f")
+    assert (ran.status, "take them again with --as-of" in ran.text) == (0, True)
+    for name in "12":
+        given = ("--as-of", "1.f", "--as-of", "2.f")
+        assert run_inside(tmp_path, "verify", "--fingerprint", f"{name}.g", *given, name).status == 0
+    ran = run_inside(tmp_path, "verify", "--compare", "1.g", "2.g")
+    assert (ran.status, "replica/state" in ran.text) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--as-of", "x"],
+        ["--overwrite"],
+        ["--key-file", "x"],
+        ["--fingerprint", "f", "--compare"],
+        ["--fingerprint", "f", "--deep"],
+        ["--fingerprint", "f", "--show-keys"],
+        ["--fingerprint", "-"],
+        ["--fingerprint", "f", "--format", "html"],
+    ],
+)
+def test_options_that_do_not_go_together(given: list[str], tmp_path: Path) -> None:
+    directory(tmp_path / "1", plain())
+    assert run_inside(tmp_path, "verify", *given, "1").status == 2
+    assert not (tmp_path / "f").exists()
+
+
+# ---- bad input
+
+
+def judged(path: Path, other: Path) -> ReplicaComparison | SourceError:
+    try:
+        (result,) = compare_logs((), fingerprints=known(path, other))
+    except SourceError as error:
+        return error
+    assert isinstance(result, PartitionComparison | SourceError)
+    return result if isinstance(result, SourceError) else result.pairs[0]
+
+
+def test_a_file_that_was_cut_or_changed_is_refused(tmp_path: Path) -> None:
+    one, other = copies(tmp_path, DIVERGENT["the marker was lost"][0])
+    good, changed = taken(one, tmp_path / "1.f"), tmp_path / "x.f"
+    whole = good.read_bytes()
+    choose = random.Random(SEED)
+    for _ in range(examples(300)):
+        data = bytearray(whole)
+        at = choose.randrange(len(data))
+        if choose.random() < 0.3:
+            del data[at:]
+        else:
+            data[at] ^= 1 << choose.randrange(8)
+        changed.write_bytes(data)
+        result = judged(changed, good)
+        assert isinstance(result, SourceError), at
+        assert str(changed) in str(result)
+    assert not isinstance(judged(good, taken(other, changed)), SourceError)
+
+
+def test_a_forged_section_is_an_error_and_nothing_else(tmp_path: Path) -> None:
+    """Any bytes in the fields of a section, under right checksums: they are refused, or they are a copy."""
+    one, _ = copies(tmp_path, DIVERGENT["the marker was lost"][0])
+    section = section_of(load_copy(known(taken(one, tmp_path / "1.f"))[0]))
+    choose, refused = random.Random(SEED), 0
+    for _ in range(examples(500)):
+        data = bytearray(section)
+        for _ in range(choose.randrange(1, 4)):
+            data[choose.randrange(200)] = choose.choice([0, 1, 0x7F, 0x80, 0xFF])
+        try:
+            copy = parse_section(bytes(data))
+        except ValueError:
+            refused += 1
+            continue
+        left, right = (SketchedCopy(name, each) for name, each in (("a", copy), ("b", parse_section(section))))
+        compare_sketches(left, right)
+    assert refused
+
+
+def test_another_version_says_which(tmp_path: Path) -> None:
+    file = taken(directory(tmp_path / "1", plain()), tmp_path / "1.f")
+    data = bytearray(file.read_bytes())
+    data[8] = 9
+    file.write_bytes(data)
+    with pytest.raises(SourceError, match="version 9; this kdump reads version 1"):
+        read_fingerprint(str(file))
+
+
+@pytest.mark.laws
+def test_tables_never_name_a_wrong_offset() -> None:
+    """Also where more differs than they can name."""
+    row = struct.Struct(f"<{len(HASH_COLUMNS)}q")
+    for trial in range(examples(150)):
+        choose = random.Random(100_000 * SEED + trial)
+        bits, count = choose.randrange(2, 7), choose.randrange(1, 200)
+        hashes = {offset: choose.getrandbits(63) for offset in choose.sample(range(1000), count)}
+        sides = []
+        for _ in range(2):
+            gone = {each for each in hashes if choose.random() < choose.choice([0.01, 0.1, 0.5])}
+            sides.append({offset: each for offset, each in hashes.items() if offset not in gone})
+        tables = []
+        for side in sides:
+            sketch = RecordSketch(array("q", [0, 1000]), 10, bits)
+            rows = b"".join(row.pack(offset, 0, 0, side[offset], 5, 0, 0) for offset in sorted(side))
+            sketch.add(rows, 0, len(side))
+            tables.append(sketch.cells())
+        found = decode(*tables, 0, 1000)
+        if found is None:
+            assert len(sides[0].keys() ^ sides[1].keys()) > 1
+            continue
+        expected = [
+            (offset, int(offset not in sides[0]), hashes[offset], 1)
+            for offset in sorted(sides[0].keys() ^ sides[1].keys())
+        ]
+        assert found == expected, trial
