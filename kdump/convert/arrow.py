@@ -99,7 +99,7 @@ def _holes(of: PreparedPartition) -> Iterator[DamagedRange]:
 def _batches(partitions: Iterable[PreparedPartition], stream: RecordStream) -> Iterator[pa.RecordBatch]:
     """The records of the partitions; after each what shows only then."""
     for each in partitions:
-        stream.known_holes = {(hole.first_offset, hole.last_offset) for hole in _holes(each)}
+        stream.known_holes = {hole.offsets for hole in _holes(each)}
         yield from stream.batches([each.partition])
         for found in missing_of(each, [stream.holes]).findings:
             stream.report(DamagedRange(found.path, 0, 0, found.code, found.severity, *lost_of(found)))

@@ -8,6 +8,7 @@ from kdump.convert.preparation import PreparedPartition
 from kdump.convert.records.holes import KEPT_HOLES, Hole, PartHoles, joined_holes
 from kdump.convert.results import DamagedLog
 from kdump.log.compaction import is_compacted
+from kdump.log.log_slice import LOWEST
 from kdump.log.ranges import UNKNOWN_END, OffsetRange, united, without
 from kdump.replicas.merge import MissingRecords
 from kdump.verify.checks import segments
@@ -38,19 +39,19 @@ def missing_of(of: PreparedPartition, parts: Iterable[PartHoles], start: int | N
     if len(merged.replicas) == 1:
         end = _end(of, several)
         if mark is None and (any(part.padded for part in several) or any(each.is_padding for each in of.damage)):
-            found.append(Hole(end, None))  # nobody knows whether records were there
-        begins = next((each.first for each in found if each.last is None), None)
+            found.append(Hole(OffsetRange(end, UNKNOWN_END)))  # nobody knows whether records were there
+        begins = next((each.offsets.start for each in found if each.offsets.last is None), None)
         base = _base_of_last(of)
         if begins is None and base is not None and base > end and not compacted:
-            found.append(Hole(end, base - 1, exact=False))
+            found.append(Hole(OffsetRange(end, base), exact=False))
         if not compacted and several[0].first_offset is not None and (empty := _empty_first(of)) is not None:
-            found.append(Hole(empty, several[0].first_offset - 1, exact=False))
+            found.append(Hole(OffsetRange(empty, several[0].first_offset), exact=False))
             findings += _gone(of, empty, several[0].first_offset)
         end = max(end, base or 0) if begins is None else end
         if mark is not None and mark > end and (stop is None or stop > end):
             findings.append(_beyond(of, mark, end))
-            found = [each for each in found if each.last is not None]
-            found.append(Hole(end if begins is None else min(begins, end), mark - 1))
+            found = [each for each in found if each.offsets.last is not None]
+            found.append(Hole(OffsetRange(end if begins is None else min(begins, end), mark)))
     ranges = list(_asked(found, low, stop))
     return Missing(tuple(_records(_united(ranges), mark, exact=not compacted)), tuple(findings))
 
@@ -62,9 +63,9 @@ def _shown(of: PreparedPartition) -> bool:
 def _before(of: PreparedPartition) -> Iterator[Hole]:
     """What was missing before the log was read."""
     for each in of.merged.missing:
-        yield Hole(each.first_offset, each.last_offset)
+        yield Hole(each.offsets)
     for hole in of.holes:
-        yield Hole(hole.offsets.start, hole.last_offset)
+        yield Hole(hole.offsets)
 
 
 def _end(of: PreparedPartition, parts: Sequence[PartHoles]) -> int:
@@ -115,20 +116,21 @@ def _beyond(of: PreparedPartition, mark: int, end: int) -> Finding:
 
 
 def _asked(found: Iterable[Hole], low: int | None, stop: int | None) -> Iterator[Hole]:
-    for first, last, damaged, exact in found:
-        begin = first if low is None else max(first, low)
-        end = last if stop is None or last is None else min(last, stop - 1)
-        if (end is None or begin <= end) and (stop is None or begin < stop):
-            yield Hole(begin, end, damaged, exact)
+    lowest, end = LOWEST if low is None else low, UNKNOWN_END if stop is None else stop
+    for each in found:
+        # An end that is not known stays so.
+        part = OffsetRange(max(each.offsets.start, lowest), min(each.offsets.stop, end))
+        if part.start < part.stop:
+            yield each._replace(offsets=part if each.offsets.last is not None else part._replace(stop=UNKNOWN_END))
 
 
 def _united(found: Iterable[Hole]) -> Iterator[Hole]:
     """The ranges in order; those that touch or overlap are one."""
     begun: Hole | None = None
-    for each in sorted(found, key=lambda hole: (hole.first, _stop(hole))):
-        if begun is not None and (begun.last is None or each.first <= begun.last + 1):
-            last = None if None in (begun.last, each.last) else max(_stop(begun), _stop(each)) - 1
-            begun = begun._replace(last=last, exact=begun.exact and each.exact)
+    for each in sorted(found, key=lambda hole: hole.offsets):
+        if begun is not None and each.offsets.start <= begun.offsets.stop:
+            stop = max(begun.offsets.stop, each.offsets.stop)
+            begun = begun._replace(offsets=OffsetRange(begun.offsets.start, stop), exact=begun.exact and each.exact)
             continue
         if begun is not None:
             yield begun
@@ -137,17 +139,14 @@ def _united(found: Iterable[Hole]) -> Iterator[Hole]:
         yield begun
 
 
-def _stop(hole: Hole) -> int:
-    return UNKNOWN_END if hole.last is None else hole.last + 1
-
-
 def _records(found: Iterable[Hole], mark: int | None, *, exact: bool) -> Iterator[MissingRecords]:
     for number, each in enumerate(found):
-        below = None if mark is None else each.first < mark
+        first, last = each.offsets.start, each.offsets.last
+        below = None if mark is None else first < mark
         if number == KEPT_HOLES - 1:
-            yield MissingRecords(each.first, None, False, below)
+            yield MissingRecords(first, None, False, below)
             return
-        yield MissingRecords(each.first, each.last, exact and each.exact and each.last is not None, below)
+        yield MissingRecords(first, last, exact and each.exact and last is not None, below)
 
 
 def lost_of(found: Finding) -> tuple[int, int]:
@@ -170,12 +169,7 @@ def refuse_missing(missing: Missing, outcome: str) -> None:
 
 def not_damaged(missing: Iterable[MissingRecords], parts: Iterable[PartHoles]) -> Iterator[MissingRecords]:
     """What is missing, without the offsets of damaged bytes."""
-    damaged = united(
-        OffsetRange(each.first, UNKNOWN_END if each.last is None else each.last + 1)
-        for each in joined_holes(parts)
-        if each.damaged
-    )
+    damaged = united(each.offsets for each in joined_holes(parts) if each.damaged)
     for each in missing:
-        stop = UNKNOWN_END if each.last_offset is None else each.last_offset + 1
-        for start, end in without([OffsetRange(each.first_offset, stop)], damaged):
-            yield each._replace(first_offset=start, last_offset=None if end == UNKNOWN_END else end - 1)
+        for part in without([each.offsets], damaged):
+            yield each._replace(first_offset=part.start, last_offset=part.last)

@@ -164,7 +164,7 @@ class ReadEntry(NamedTuple):
 
 
 class CompanionDamage(NamedTuple):
-    """Why Kafka's reader refuses the file or misreads it.
+    """Why Kafka's reader refuses a companion or misreads it: words about a file, not a range of it.
 
     `refusal` is the message of Kafka's reader, where Kafka's dump tool prints it.
     """
@@ -181,10 +181,10 @@ class CompanionDamage(NamedTuple):
 
 
 class DamageNote(NamedTuple):
-    """Something is wrong with what comes next, whether or not it is shown; `kdump verify` finds more.
+    """A mark in a stream: something is wrong with what comes next, whether or not it is shown.
 
-    One comes for each thing that is wrong, before the event that shows it. `code` is that of the finding of
-    `kdump verify`; None for what is wrong with a companion.
+    One comes for each thing that is wrong, before the event that shows it; `kdump verify` finds more. `code` is that of
+    the finding of `kdump verify`; None for what is wrong with a companion.
     """
 
     path: str

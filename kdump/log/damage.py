@@ -7,7 +7,7 @@ from kdump.errors import SourceError
 from kdump.format.batch import HEADER, HEADER_SIZE, UP_TO_MAGIC, Batch
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import SUSPECTS
-from kdump.log.ranges import UNKNOWN_END, ByteRange, OffsetRange
+from kdump.log.ranges import ByteRange, OffsetRange, range_to
 from kdump.log.severity import Severity
 from kdump.storage.partition import LogFile
 from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, Item, SearchLimit, ShrunkFile, Tail, TailContent
@@ -60,7 +60,7 @@ class DamagedRange(NamedTuple):
     @property
     def offsets(self) -> OffsetRange:
         """The offsets that the bytes may have had: from 0 on, or up to UNKNOWN_END, where an end is not known."""
-        return OffsetRange(self.first_offset or 0, UNKNOWN_END if self.last_offset is None else self.last_offset + 1)
+        return range_to(self.first_offset or 0, self.last_offset)
 
     @property
     def is_padding(self) -> bool:

@@ -11,15 +11,25 @@ class ByteRange(NamedTuple):
     stop: int
 
 
+UNKNOWN_END: Final = 1 << 64
+"""The stop of a range whose end is not known: above all offsets."""
+
+
 class OffsetRange(NamedTuple):
     """The offsets [start, stop)."""
 
     start: int
     stop: int
 
+    @property
+    def last(self) -> int | None:
+        """The last offset, None where the end is not known."""
+        return None if self.stop == UNKNOWN_END else self.stop - 1
 
-UNKNOWN_END: Final = 1 << 64
-"""The stop of a range whose end is not known: above all offsets."""
+
+def range_to(first: int, last: int | None) -> OffsetRange:
+    """The offsets from the first to the last, None where the end is not known."""
+    return OffsetRange(first, UNKNOWN_END if last is None else last + 1)
 
 
 def united(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:

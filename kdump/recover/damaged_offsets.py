@@ -10,22 +10,21 @@ from typing import NamedTuple
 
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.log.damage import Damage
-from kdump.log.ranges import OffsetRange
+from kdump.log.ranges import OffsetRange, common, range_to, united, without
 from kdump.recover.log_outline import LogOutline
 from kdump.recover.plan import Damaged, GivenUp, Lost
 from kdump.recover.plan_input import PlanInput
 
 
 class _MissingRange(NamedTuple):
-    """Offsets that no valid batch has; `last` is None where the end is not known.
+    """A range of offsets with its proof: whether its ends are `exact`, and whether a plan removes what may have had it.
 
-    `removed`: the plan removes damaged bytes that may have held them.
+    `removed`: the plan removes damaged bytes there.
     """
 
-    first: int
-    last: int | None
-    exact: bool
-    removed: bool
+    offsets: OffsetRange
+    exact: bool = False
+    removed: bool = False
 
 
 def damaged_offsets(given: PlanInput, given_up: GivenUp, segments: Iterable[LogOutline]) -> Lost:
@@ -44,40 +43,25 @@ def damaged_offsets(given: PlanInput, given_up: GivenUp, segments: Iterable[LogO
     mark = context.high_watermark if report.state != "future" else None
     found = list(reader.missing(start, None if given.alone else mark))
     damaged = Damaged(
-        tuple((one.first, one.last) for one in found),
+        tuple((one.offsets.start, one.offsets.last) for one in found),
         reader.bytes,
         reader.is_proven and not report.compacted and all(one.exact for one in found),
     )
     if reader.unsearched:
         damaged = Damaged(None, None, exact=False)
-    below = [one for one in found if mark is not None and one.first < mark]
     lost = Lost(given_up, damaged, compacted=report.compacted)
     if mark is None:
         return lost
+    committed = [OffsetRange(start, mark)]
+    below = [one for one in found if one.offsets.start < mark]
+    missing = united([*(one.offsets for one in below), *reader.only_removed()])
     gone = [(first, last) for first, last in given_up.offsets or () if first < mark and last >= start]
     return lost._replace(
         committed=bool(below or gone),
-        missing=tuple(_joined_below(below, reader.only_removed(start, mark), mark)),
+        missing=tuple((first, stop - 1) for first, stop in common(missing, committed)),
         is_complete=reader.is_ordered and not report.compacted and not reader.unsearched,
         removes_committed=any(one.removed for one in below),
     )
-
-
-def _joined_below(
-    damaged: Iterable[_MissingRange], given_up: Iterable[tuple[int, int]], mark: int
-) -> Iterator[tuple[int, int]]:
-    """The ranges below the high watermark, in order; those that touch become one."""
-    ranges = [(one.first, mark - 1 if one.last is None else min(one.last, mark - 1)) for one in damaged]
-    current: tuple[int, int] | None = None
-    for first, last in sorted([*ranges, *given_up]):
-        if current is not None and first <= current[1] + 1:
-            current = current[0], max(current[1], last)
-            continue
-        if current is not None:
-            yield current
-        current = first, last
-    if current is not None:
-        yield current
 
 
 class _DamageReader:
@@ -124,16 +108,16 @@ class _DamageReader:
             self.is_ordered = self.is_ordered and self.expected is None
             self.expected = base
         elif base > self.expected:
-            self._resume(base - 1)
-            self._skip(base - 1, exact=is_proven)
+            self._resume(base)
+            self._skip(base, exact=is_proven)
         self._pending, self._removes_pending = [], False
         self.expected = base
 
     def _add_run(self, run: OffsetRange) -> None:
         assert self.expected is not None
         if run.start > self.expected:
-            self._resume(run.start - 1)
-            self._skip(run.start - 1, exact=bool(self._pending))
+            self._resume(run.start)
+            self._skip(run.start, exact=bool(self._pending))
         elif run.start < self.expected:
             self.is_ordered = False
             self._step_back(run)
@@ -144,39 +128,35 @@ class _DamageReader:
     def _step_back(self, run: OffsetRange) -> None:
         """Offsets go back: a batch has wrong ones, this or the one before. Its own lie between its neighbours."""
         if self._compacted and run.start > self._before:
-            self._between.append(_MissingRange(self._before, run.start - 1, exact=False, removed=False))
+            self._between.append(_MissingRange(OffsetRange(self._before, run.start)))
         self._resumed = self._highest + 1
 
-    def _resume(self, last: int) -> None:
+    def _resume(self, stop: int) -> None:
         """The offsets rise again: where they went back before, one of the batches there may have had these."""
-        if self._compacted and self._resumed is not None and last >= self._resumed:
-            self._between.append(_MissingRange(self._resumed, last, exact=False, removed=False))
+        if self._compacted and self._resumed is not None and stop > self._resumed:
+            self._between.append(_MissingRange(OffsetRange(self._resumed, stop)))
             self._resumed = None
 
-    def _skip(self, last: int, *, exact: bool) -> None:
+    def _skip(self, stop: int, *, exact: bool) -> None:
         """The offsets up to the next valid batch are missing; in a compacted log only where bytes are damaged."""
         if self.expected is not None and (self._pending or not self._compacted):
-            self._between.append(_MissingRange(self.expected, last, exact, self._removes_pending))
+            self._between.append(_MissingRange(OffsetRange(self.expected, stop), exact, self._removes_pending))
 
     def missing(self, start: int, high_watermark: int | None) -> Iterator[_MissingRange]:
         """The ranges in order, none of them below `start`. Offsets of batches out of order count as present."""
         end = self.expected
         found = [] if end is None else [*self._between, *self._after(end, high_watermark)]
-        present = sorted([*self._stay, *self._removed])
+        present = [] if self.is_ordered else united([*self._stay, *self._removed])
         for one in found:
-            if end is not None and one.first < end:
-                one = one._replace(last=end - 1 if one.last is None else min(one.last, end - 1))
-            one = one._replace(first=max(one.first, start))
-            yield from _without(one, present if not self.is_ordered else [])
+            first, stop = one.offsets
+            if end is not None and first < end:
+                stop = min(stop, end)
+            for part in without([OffsetRange(max(first, start), stop)], present):
+                yield one._replace(offsets=part)
 
-    def only_removed(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """The ranges in [start, stop) whose valid batches are all removed."""
-        stay = sorted(self._stay)
-        for run in self._removed:
-            first, last = max(run.start, start), min(run.stop, stop) - 1
-            if first <= last:
-                for one in _without(_MissingRange(first, last, exact=True, removed=True), stay):
-                    yield one.first, last if one.last is None else one.last
+    def only_removed(self) -> list[OffsetRange]:
+        """The ranges whose valid batches are all removed."""
+        return without(united(self._removed), united(self._stay))
 
     def _after(self, end: int, high_watermark: int | None) -> Iterator[_MissingRange]:
         """What was there after the last valid batch."""
@@ -189,22 +169,9 @@ class _DamageReader:
         if high_watermark is not None and last is not None:
             last = max(last, high_watermark - 1)
         if last is None or last >= end:
-            yield _MissingRange(end, last, exact=False, removed=self._removes_pending)
+            yield _MissingRange(range_to(end, last), removed=self._removes_pending)
 
 
 def _fits(named: OffsetRange, end: int) -> bool:
     """Whether a header that names these offsets can be that of a batch after this offset."""
     return end <= named.start and named.stop - 1 - end <= HIGHEST_RELATIVE_OFFSET
-
-
-def _without(missing: _MissingRange, present: list[OffsetRange]) -> Iterator[_MissingRange]:
-    """A range without the offsets that are present."""
-    first = missing.first
-    for run in present:
-        if run.stop <= first or (missing.last is not None and run.start > missing.last):
-            continue
-        if run.start > first:
-            yield missing._replace(first=first, last=run.start - 1)
-        first = run.stop
-    if missing.last is None or first <= missing.last:
-        yield missing._replace(first=first)

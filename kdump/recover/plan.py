@@ -96,13 +96,13 @@ class GivenUp(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """The offsets at or above the log start offset that the replica had, and whose bytes are damaged or missing.
+    """The sum over a partition of the offsets that it had, and whose bytes are damaged or missing.
 
-    `offsets` are ranges (first, last), with last None where the end is not known; None where bytes were not searched.
-    `bytes` are those of the log files that hold no valid batch, without preallocated zeros. `exact` is False where the
-    log is compacted, so that the ranges are an upper bound, or where only a header that is not proven, or the high
-    watermark, says that the offsets were there. It says nothing of whole batches that were cut from the end of the log,
-    above the high watermark: the log keeps no trace of them.
+    Offsets below the log start offset do not count. `offsets` are ranges (first, last), with last None where the end is
+    not known; None where bytes were not searched. `bytes` are those of the log files that hold no valid batch, without
+    preallocated zeros. `exact` is False where the log is compacted, so that the ranges are an upper bound, or where
+    only a header that is not proven, or the high watermark, says that the offsets were there. It says nothing of whole
+    batches that were cut from the end of the log, above the high watermark: the log keeps no trace of them.
     """
 
     offsets: tuple[tuple[int, int | None], ...] | None = ()

@@ -26,7 +26,7 @@ from kdump.log.compaction import checkpoint_context
 from kdump.log.damage import DamagedRange
 from kdump.log.log_batches import LogBatches
 from kdump.log.log_slice import EVERYTHING, Bounds, HeaderPass, LogSlice, SlicedPartition, whole_log
-from kdump.log.ranges import OffsetRange, common, united, without
+from kdump.log.ranges import OffsetRange, common, range_to, united, without
 from kdump.replicas.batch_order import LeftOutBatch
 from kdump.replicas.differences import COPIES, Coverage, Difference, differences
 from kdump.replicas.doubts import settle_doubts
@@ -83,6 +83,11 @@ class MissingRecords(NamedTuple):
     last_offset: int | None
     exact: bool
     below_high_watermark: bool | None
+
+    @property
+    def offsets(self) -> OffsetRange:
+        """The range of them."""
+        return range_to(self.first_offset, self.last_offset)
 
 
 class SupersededRecords(NamedTuple):

@@ -221,7 +221,7 @@ class LossPolicy:
         """The offsets of which it is sure that they are missing: a batch of the range follows."""
         first, end = holes.first_hole, holes.end
         several = holes.holes if first is None else (first, *holes.holes)
-        sure = [OffsetRange(each.first, each.last + 1) for each in several if each.exact and each.last is not None]
+        sure = [each.offsets for each in several if each.exact and each.offsets.last is not None]
         lost = [OffsetRange(each.start, each.stop) for each in self._lost if each.is_missing]
         return united([*sure, *(each for each in lost if end is not None and each.stop < end)])
 

@@ -239,11 +239,12 @@ class TransactionStatistics:
 
 
 class DamagedStretch(NamedTuple):
-    """Bytes of a log file that are not a valid batch, or a valid batch whose records cannot be read.
+    """Bytes of a log file that a statistic does not count, with a reason of its own instead of a finding.
 
-    `reason` is "gap" or "zeros" (between batches), "torn", "garbage" or "zeros" (after the last one), "crc", "magic" or
-    "limit" (a whole batch), "unsearched" or "shrunk". Of a batch that counts: "codec", "limit" (its records are larger
-    than StatOptions.max_batch_bytes) or "records" (kdump.stat.records.UnreadBatch).
+    They are not a valid batch, or the records of a valid batch cannot be read. `reason` is "gap" or "zeros" (between
+    batches), "torn", "garbage" or "zeros" (after the last one), "crc", "magic" or "limit" (a whole batch), "unsearched"
+    or "shrunk". Of a batch that counts: "codec", "limit" (its records are larger than StatOptions.max_batch_bytes) or
+    "records" (kdump.stat.records.UnreadBatch).
     """
 
     path: str

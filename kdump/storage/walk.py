@@ -43,7 +43,7 @@ class TailContent(StrEnum):
 
 
 class Gap(NamedTuple):
-    """Bytes between batches that are not a batch.
+    """An item of a walk: bytes between batches that are not a batch, and what their first bytes claim.
 
     `headed`: they begin with the header of a batch of `claimed` bytes, which is wrong.
     """

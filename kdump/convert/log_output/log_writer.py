@@ -46,6 +46,7 @@ from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
 from kdump.kernel.transactions import ABORTED, COMMITTED, Transactions
 from kdump.log.damage import DamagedRange, damaged_ranges
 from kdump.log.log_slice import EVERYTHING, LogSlice, walk_of_slice
+from kdump.log.ranges import OffsetRange
 from kdump.storage.read_policy import open_file
 from kdump.storage.records import DecodedBatch, open_batch, open_in_pieces, payload_of
 from kdump.storage.walk import BatchChunk
@@ -223,7 +224,7 @@ class LogWriter:
         if defect is not None:
             if defect in ("offset/backwards", "offset/range"):
                 self._report(DamagedRange(self._path, batch.position, batch.size, defect))
-                self.holes.unread(self._next, self._offset_after(chunk, index + 1) - 1, exact=False)
+                self.holes.unread(OffsetRange(self._next, self._offset_after(chunk, index + 1)), exact=False)
             elif defect != _OUTSIDE:
                 self._report_batch(batch, defect)
         elif batch.is_kafka07:
@@ -319,7 +320,7 @@ class LogWriter:
         if damaged is not None:
             self._report(damaged)
         if hole is not None:
-            self.holes.unread(*hole, exact=False)
+            self.holes.unread(hole, exact=False)
         if self._time is not None and inside.records:
             inside = self._time.inside(inside)
             self._ends(batch.last_offset)
@@ -491,7 +492,7 @@ class LogWriter:
         """Report a batch of which no record after the offset `last` can be read; by default none."""
         self._report(DamagedRange(self._path, batch.position, batch.size, code))
         first = first_known_offset(batch) if last == NO_VALUE else last + 1
-        self.holes.unread(first, NO_VALUE if batch.is_kafka07 else batch.last_offset)
+        self.holes.unread(OffsetRange(first, NO_VALUE if batch.is_kafka07 else batch.last_offset + 1))
 
     def _report(self, damaged: DamagedRange) -> None:
         self.counts.damaged_ranges += damaged.length > 0  # else its records are written

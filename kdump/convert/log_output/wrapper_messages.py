@@ -20,7 +20,7 @@ class MessagesInPlace(NamedTuple):
 
     inside: DecodedBatch
     damaged: DamagedRange | None = None
-    hole: tuple[int, int] | None = None
+    hole: OffsetRange | None = None
 
 
 def messages_in_place(
@@ -43,10 +43,10 @@ def messages_in_place(
     first = begin if following > lowest else max(lowest, min(found))
     own = united(OffsetRange(found[number], found[number] + 1) for number in kept)
     absent = without([OffsetRange(first, last + 1)], own) if first <= last else []
-    hole = (absent[0].start, absent[-1].stop - 1) if absent else None
+    hole = OffsetRange(absent[0].start, absent[-1].stop) if absent else None
     damaged = None
     if len(kept) < sum(lowest <= offset <= highest for offset in found):
         damaged = DamagedRange(path, batch.position, batch.size, "offset/backwards")
     elif hole is not None:
-        damaged = DamagedRange(path, batch.position, 0, MISPLACED, Severity.ERROR, *hole)
+        damaged = DamagedRange(path, batch.position, 0, MISPLACED, Severity.ERROR, hole.start, hole.last)
     return MessagesInPlace(opened.choose(lambda of: chosen_rows(of.rows, kept), None), damaged, hole)

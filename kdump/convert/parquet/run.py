@@ -238,9 +238,10 @@ def _left_out(
     ):
         for each in _joined(several, _undecided(parts)):
             yield LeftOut(why, each.records, each.first, each.last)
-    for start, end, damaged, _ in islice(joined_holes(part.holes for part in parts), KEPT_HOLES):
-        if damaged and (end is None or end >= (chosen.offset[0] or 0)):
-            yield LeftOut("damaged", None, max(start, chosen.offset[0] or 0), end)
+    lowest = chosen.offset[0] or 0
+    for hole in islice(joined_holes(part.holes for part in parts), KEPT_HOLES):
+        if hole.damaged and hole.offsets.stop > lowest:
+            yield LeftOut("damaged", None, max(hole.offsets.start, lowest), hole.offsets.last)
 
 
 def _is_before(each: LeftOut, offset: int) -> bool:

@@ -11,6 +11,7 @@ from kdump.format.batch import Batch
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.log.log_slice import LogSlice
+from kdump.log.ranges import UNKNOWN_END, OffsetRange
 from kdump.storage.records import open_batch
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
 
@@ -20,14 +21,13 @@ _FIRST, _LAST = BATCH_COLUMNS.index("base_offset"), BATCH_COLUMNS.index("last_of
 
 
 class Hole(NamedTuple):
-    """Offsets, first and last, that have no valid batch; `last` is None where no batch follows.
+    """A range of offsets with its proof: no valid batch has them, and what lies there instead.
 
-    Of a compacted log they are an upper bound. `damaged`: bytes that are not a valid batch lie there. `exact`: not only
-    one offset says where it ends.
+    Its end is not known where no batch follows. Of a compacted log they are an upper bound. `damaged`: bytes that are
+    not a valid batch lie there. `exact`: not only one offset says where it ends.
     """
 
-    first: int
-    last: int | None
+    offsets: OffsetRange
     damaged: bool = False
     exact: bool = True
 
@@ -105,7 +105,7 @@ class HoleTracker:
         self._go_on(chunk.row(0).base_offset)
         if self._begin is None and self._gaps and self.end is not None and not chunk.row(0).is_wrapper:
             self._begin = self.end if first > self.end else None
-        self._close(first - 1, 0, exact=True if self._is_damaged else continued)
+        self._close(first, 0, exact=True if self._is_damaged else continued)
         if self.first_offset is None:
             self.first_offset, self._base_offset, self._continued = first, chunk.row(0).base_offset, continued
         if self._gaps:
@@ -114,18 +114,18 @@ class HoleTracker:
             for index, (end, begin) in enumerate(zip(lasts, firsts[1:], strict=False), 1):
                 if begin > end + 1 and begin != NO_VALUE:
                     exact = None if index + 1 == chunk.batches else firsts[index + 1] == lasts[index] + 1
-                    self._add(Hole(end + 1, begin - 1, exact=bool(exact)), index, is_open=exact is None)
+                    self._add(Hole(OffsetRange(end + 1, begin), exact=bool(exact)), index, is_open=exact is None)
         self.before = self.end
         self.end = chunk.row(chunk.batches - 1).last_offset + 1
 
-    def unread(self, first: int, last: int, *, exact: bool = True) -> None:
+    def unread(self, offsets: OffsetRange, *, exact: bool = True) -> None:
         """Take offsets of a valid batch whose records cannot be read, or that have others in their place."""
-        if first <= last:
-            self._add(Hole(first, last, damaged=True, exact=exact), -1)
+        if offsets.start < offsets.stop:
+            self._add(Hole(offsets, damaged=True, exact=exact), -1)
 
     def finish(self) -> PartHoles:
         """What was found; no batch follows."""
-        self._close(None, -1, exact=False)
+        self._close(UNKNOWN_END, -1, exact=False)
         return PartHoles(
             self.first_offset,
             self.end,
@@ -162,18 +162,18 @@ class HoleTracker:
                 return opened.first_offset
         return first_known_offset(batch)
 
-    def _close(self, last: int | None, index: int, *, exact: bool | None) -> None:
+    def _close(self, stop: int, index: int, *, exact: bool | None) -> None:
         """End the hole that is open; `exact` is None where the next batch says it."""
         if self._begin is None:
             return
-        hole = Hole(self._begin, last, self._is_damaged, bool(exact))
+        hole = Hole(OffsetRange(self._begin, stop), self._is_damaged, bool(exact))
         self._begin, self._is_damaged = None, False
         if self.end is None:
             self._first_hole = hole
             self._open_hole = -1 if exact is None else None
             if self._on_hole is not None:
                 self._on_hole(hole, index)
-        elif last is None or last >= hole.first:
+        elif stop > hole.offsets.start:
             self._add(hole, index, is_open=exact is None)
         elif self._on_hole is not None:
             self._on_hole(hole, -1)
@@ -184,7 +184,8 @@ class HoleTracker:
                 self._open_hole = len(self._holes)
             self._holes.append(hole)
         else:  # one for all that come after it
-            self._holes[-1] = Hole(self._holes[-1].first, hole.last, damaged=True, exact=False)
+            joined = OffsetRange(self._holes[-1].offsets.start, hole.offsets.stop)
+            self._holes[-1] = Hole(joined, damaged=True, exact=False)
         if self._on_hole is not None:
             self._on_hole(hole, index)
 
@@ -214,23 +215,24 @@ def joined_holes(parts: Iterable[PartHoles]) -> Iterator[Hole]:
         open_hole = part.open_hole
         if part.first_hole is not None:
             if begun is None:
-                begun = part.first_hole.first if after is None else after
+                begun = part.first_hole.offsets.start if after is None else after
             damaged = damaged or part.first_hole.damaged
-            if (last := part.first_hole.last) is not None:
-                if last >= begun:
-                    found.append(Hole(begun, last, damaged, damaged or part.first_hole.exact))
+            if (stop := part.first_hole.offsets.stop) != UNKNOWN_END:
+                if stop > begun:
+                    found.append(Hole(OffsetRange(begun, stop), damaged, damaged or part.first_hole.exact))
                 begun, damaged = None, False
         elif begun is not None and part.first_offset is not None:
             if part.first_offset > begun:
-                found.append(Hole(begun, part.first_offset - 1, damaged, damaged or part.continued is True))
+                known = damaged or part.continued is True
+                found.append(Hole(OffsetRange(begun, part.first_offset), damaged, known))
                 if part.continued is None and open_hole is None:
                     open_hole = -1
             begun, damaged = None, False
         if open_hole is not None:
             open_hole = 0 if open_hole < 0 else open_hole + len(found)
         for hole in part.holes:
-            if hole.last is None:
-                begun, damaged = hole.first, hole.damaged
+            if hole.offsets.last is None:
+                begun, damaged = hole.offsets.start, hole.damaged
             else:
                 found.append(hole)
         after = after if part.end is None else part.end
@@ -243,4 +245,4 @@ def joined_holes(parts: Iterable[PartHoles]) -> Iterator[Hole]:
             waiting = found[open_hole:]
     yield from waiting
     if begun is not None:
-        yield Hole(begun, None, damaged)
+        yield Hole(OffsetRange(begun, UNKNOWN_END), damaged)

@@ -27,7 +27,7 @@ from kdump.log.log_slice import (
     SlicedPartition,
     walk_of_slice,
 )
-from kdump.log.ranges import OffsetRange, united, without
+from kdump.log.ranges import UNKNOWN_END, OffsetRange, united, without
 from kdump.log.records import DamageWarning
 from kdump.replicas.batch_order import LeftOutBatch
 from kdump.storage.partition import LogFile
@@ -110,7 +110,7 @@ class RecordStream:
         self._slice_now: LogSlice | None = None
         self._chunk_now: BatchChunk | None = None
         self._holes = HoleTracker()
-        self.known_holes: Collection[tuple[int | None, int | None]] = ()
+        self.known_holes: Collection[OffsetRange] = ()
         """Holes, first and last offset, that were reported before."""
         self._warned = False
         self._transactions: Transactions | None = None
@@ -192,7 +192,7 @@ class RecordStream:
             if self._columns.rows:
                 yield self._finish()
             self.holes = self._holes.finish()
-            self._release(None if self._holes.end is None else Hole(self._holes.end, None))
+            self._release(None if self._holes.end is None else OffsetRange(self._holes.end, UNKNOWN_END))
             self.aborted += self._columns.aborted
             self.undecided += self._columns.undecided
 
@@ -326,7 +326,8 @@ class RecordStream:
     def _report_batch(self, path: str, chunk: BatchChunk, index: int, code: str) -> None:
         batch = chunk.row(index)
         self._damaged(DamagedRange(path, batch.position, batch.size, code))
-        self._holes.unread(self._first_unread(chunk, index), batch.last_offset, exact=not batch.is_wrapper)
+        unread = OffsetRange(self._first_unread(chunk, index), batch.last_offset + 1)
+        self._holes.unread(unread, exact=not batch.is_wrapper)
         self._release()
 
     def _report_emptied(self, path: str, chunk: BatchChunk) -> None:
@@ -350,9 +351,9 @@ class RecordStream:
             if not absent:
                 self.report(DamagedRange(*place, Severity.WARNING))
                 continue
-            hole = absent[0].start, absent[-1].stop - 1
-            self._damaged(DamagedRange(*place, Severity.ERROR, *hole))
-            self._holes.unread(*hole, exact=False)
+            hole = OffsetRange(absent[0].start, absent[-1].stop)
+            self._damaged(DamagedRange(*place, Severity.ERROR, hole.start, hole.last))
+            self._holes.unread(hole, exact=False)
             self._release()
 
     def _has_rows(self, batch: Batch) -> bool:
@@ -388,21 +389,24 @@ class RecordStream:
 
     def _on_hole(self, hole: Hole, index: int) -> None:
         """Report the damage of a hole, or that there is one."""
+        offsets = hole.offsets
         if self._pending:
-            self._release(hole)
-        elif hole[:2] in self.known_holes or (hole.last is not None and hole.last < hole.first):
+            self._release(offsets)
+        elif offsets in self.known_holes or offsets.stop <= offsets.start:
             return
         elif self._slice_now is not None and self._chunk_now is not None and index >= 0:
             position = self._chunk_now.row(index).position
             code = "segment/missing" if not position else "offset/gap"
             severity = Severity.ERROR if self._slice_now.after_gap or not position else Severity.WARNING
-            self.report(DamagedRange(self._slice_now.log.path, position, 0, code, severity, *hole[:2]))
+            where = self._slice_now.log.path, position, 0, code, severity
+            self.report(DamagedRange(*where, offsets.start, offsets.last))
 
-    def _release(self, hole: Hole | None = None) -> None:
+    def _release(self, offsets: OffsetRange | None = None) -> None:
         pending, self._pending = self._pending, []
         for each in pending:
-            known = hole is not None and (hole.last is None or hole.first <= hole.last)
-            self.report(each._replace(first_offset=hole.first, last_offset=hole.last) if known and hole else each)
+            if offsets is not None and offsets.start < offsets.stop:
+                each = each._replace(first_offset=offsets.start, last_offset=offsets.last)
+            self.report(each)
 
     def report(self, damaged: DamagedRange) -> None:
         if self._on_damage is not None:
