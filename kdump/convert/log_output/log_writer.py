@@ -11,7 +11,7 @@ anew with the fields of their header:
 - Messages of Kafka 0.7 have no offsets. They get new ones from 0 on.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.convert.log_output.log_batches import (
     BatchCounts,
@@ -23,7 +23,6 @@ from kdump.convert.log_output.log_batches import (
     offset_at,
 )
 from kdump.convert.log_output.time_choice import TimeChoice
-from kdump.convert.log_output.wrapper_messages import messages_in_place
 from kdump.convert.records.holes import HoleTracker, first_known_offset
 from kdump.format import codec as codecs
 from kdump.format.batch import (
@@ -44,12 +43,13 @@ from kdump.kernel.append import RUN_FULL, CopyRun, Encoder, offset_is_ahead, ski
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
 from kdump.kernel.transactions import ABORTED, COMMITTED, Transactions
-from kdump.log.damage import DamagedRange, damaged_ranges
+from kdump.log.damage import MISPLACED, DamagedRange, damaged_ranges
 from kdump.log.log_slice import EVERYTHING, LogSlice, walk_of_slice
-from kdump.log.ranges import OffsetRange
+from kdump.log.ranges import OffsetRange, united, without
 from kdump.storage.read_policy import open_file
-from kdump.storage.records import DecodedBatch, open_batch, open_in_pieces, payload_of
+from kdump.storage.records import DecodedBatch, chosen_rows, open_batch, open_in_pieces, payload_of
 from kdump.storage.walk import BatchChunk
+from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -498,3 +498,43 @@ class LogWriter:
         self.counts.damaged_ranges += damaged.length > 0  # else its records are written
         self.counts.damaged_bytes += damaged.length
         self._on_damage(damaged)
+
+
+class MessagesInPlace(NamedTuple):
+    """Messages that a new log can have.
+
+    `damaged` says what is wrong with the others, or with the wrapper; `hole` are offsets that no message has.
+    """
+
+    inside: DecodedBatch
+    damaged: DamagedRange | None = None
+    hole: OffsetRange | None = None
+
+
+def messages_in_place(
+    path: str, batch: Batch, opened: DecodedBatch, lowest: int, highest: int, following: int
+) -> MessagesInPlace:
+    """The messages from `lowest` to `highest`, and from `following` on, before which other records were written."""
+    begin, last = max(lowest, following), min(highest, batch.last_offset)
+    is_behind = lowest <= opened.first_offset < following or opened.first_offset > batch.last_offset
+    is_right = opened.last_offset == batch.last_offset and not is_behind
+    if opened.problem is not None or not opened.records or is_right:
+        # What comes after a bad message would show its offsets wrong. Where they do not rise, the encoder says so.
+        if opened.first_offset >= begin and batch.last_offset <= highest and opened.problem is None:
+            return MessagesInPlace(opened)
+        return MessagesInPlace(opened.select(begin, (last if opened.problem is not None else highest) + 1, None))
+    found, kept, before = opened.offsets(), list[int](), begin - 1
+    for number, offset in enumerate(found):
+        if before < offset <= last:
+            kept.append(number)
+            before = offset
+    first = begin if following > lowest else max(lowest, min(found))
+    own = united(OffsetRange(found[number], found[number] + 1) for number in kept)
+    absent = without([OffsetRange(first, last + 1)], own) if first <= last else []
+    hole = OffsetRange(absent[0].start, absent[-1].stop) if absent else None
+    damaged = None
+    if len(kept) < sum(lowest <= offset <= highest for offset in found):
+        damaged = DamagedRange(path, batch.position, batch.size, "offset/backwards")
+    elif hole is not None:
+        damaged = DamagedRange(path, batch.position, 0, MISPLACED, Severity.ERROR, hole.start, hole.last)
+    return MessagesInPlace(opened.choose(lambda of: chosen_rows(of.rows, kept), None), damaged, hole)

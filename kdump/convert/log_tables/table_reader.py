@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from typing import Final, Literal
@@ -9,7 +10,6 @@ from typing import Final, Literal
 import pyarrow as pa
 
 from kdump.convert.log_tables.batch_table import batch_table
-from kdump.convert.log_tables.group_table import group_rows
 from kdump.convert.log_tables.origin import Origin
 from kdump.convert.log_tables.producer_table import producers_of
 from kdump.convert.log_tables.rows import TableRow, record_batches
@@ -18,12 +18,16 @@ from kdump.convert.records.ordered_log import ordered_log
 from kdump.convert.tables import FINDINGS, GROUPS, PRODUCERS, TRANSACTIONS, schema_of
 from kdump.errors import SourceError
 from kdump.format.naming import as_utf8
+from kdump.groups.groups import OFFSETS_RETENTION_MS, GroupStatistics
 from kdump.log.damage import DamagedRange
 from kdump.log.isolation import transactions_of
 from kdump.log.log_slice import SlicedPartition, whole_log
 from kdump.log.ranges import OffsetRange
+from kdump.stat.group_rows import GroupCollector, GroupPartitionRow, GroupRow
 from kdump.stat.row_builder import RowBuilder
+from kdump.stat.rows import RowKind
 from kdump.stat.stat import Measured, stat_logs
+from kdump.stat.sums import LogDirectoryStatistics
 from kdump.stat.values import PartitionStatistics, StatOptions
 from kdump.storage.copies import is_one_file, is_snapshot, no_topic_partition
 from kdump.storage.discovery import Found, Paths, discover, discover_whole
@@ -303,3 +307,44 @@ def _finding_row(finding: Finding) -> TableRow:
 def _plain(value: object) -> int | bool | str | None:
     assert value is None or isinstance(value, int | bool | str)
     return as_utf8(value) if isinstance(value, str) else value
+
+
+_OF_A_PARTITION: Final = (*GROUPS.names[GROUPS.names.index("topic") : GROUPS.names.index("pending")], "member_id")
+
+
+def group_rows(measured: Iterator[Measured]) -> Iterator[TableRow]:
+    """The rows of what stat_logs yields with StatOptions.groups. What cannot be read is left out of `measured`."""
+    collector = GroupCollector(OFFSETS_RETENTION_MS, int(time.time() * 1000))
+    for item in measured:
+        if isinstance(item, PartitionStatistics):
+            collector.add_partition(item)
+        elif not isinstance(item, LogDirectoryStatistics | Exception):
+            collector.add_coordinator(item)
+    for row in collector.rows(RowKind.GROUP):
+        assert isinstance(row, GroupRow)
+        of_group = _of_group(row.source)
+        for part in row.source.partitions:
+            fields = GroupPartitionRow(group=row.source, source=part).fields()
+            found: dict[str, int | bool | str | None] = {**of_group, "pending": len(part.pending)}
+            for name in _OF_A_PARTITION:
+                value = fields[name]
+                assert value is None or isinstance(value, int | bool | str)
+                found[name] = as_utf8(value) if isinstance(value, str) else value
+            yield found
+        if not row.source.partitions:
+            yield of_group
+
+
+def _of_group(source: GroupStatistics) -> dict[str, int | bool | str | None]:
+    group = source.group
+    return {
+        "path": as_utf8(source.path),
+        "group": as_utf8(source.group_id),
+        "group_type": source.group_type,
+        "state": source.state,
+        "epoch": None if group is None else group.epoch,
+        "members": 0 if group is None else len(group.members),
+        "records": source.log_use.records,
+        "bytes": source.log_use.bytes,
+        "tombstones": source.log_use.tombstones,
+    }
