@@ -98,11 +98,6 @@ class RecordPredicates(NamedTuple):
     tombstones: bool = False
     control: bool | None = None
 
-    @property
-    def of_batches(self) -> bool:
-        """Whether the header of a batch alone says what matches."""
-        return self == RecordPredicates(producers=self.producers, control=self.control)
-
 
 class BadPattern(ValueError):
     """A regular expression that Python's `re` does not take."""

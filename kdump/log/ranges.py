@@ -74,8 +74,3 @@ def common(left: Sequence[OffsetRange], right: Sequence[OffsetRange]) -> list[Of
         else:
             k += 1
     return found
-
-
-def count_of(ranges: Iterable[OffsetRange]) -> int:
-    """How many offsets the ranges have."""
-    return sum(stop - start for start, stop in ranges)

@@ -42,7 +42,6 @@ from kdump.storage.undo_folders import (
 
 NOTHING: Final = "nothing was changed"
 _NO_TIMES: Final[Mapping[str, int]] = MappingProxyType({})
-_NONE_WRITTEN: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class ApplyResult(NamedTuple):
