@@ -5,23 +5,32 @@ entry at least WINDOW_BYTES earlier, or at the beginning of the file. It has to 
 rising offsets, and to find every entry on its way at the beginning of a batch and above all earlier offsets. So three
 kinds of wrong entries cannot mislead a reader: entries into the middle of a batch, entries to a batch inside a value,
 and entries with the offsets of another segment. Each window of the file that is read from is verified once.
+
+A reader scans a segment where the offset index cannot be used, and when it looks for a timestamp. A later scan of the
+same segment continues where the earlier one ended.
 """
 
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kdump.errors import SourceError, reason
-from kdump.format.index import MAX_INDEX_BYTES, OFFSET_ENTRY, OffsetIndexEntry, index_extent
+from kdump.format.index import MAX_INDEX_BYTES, OFFSET_ENTRY, TIME_ENTRY, OffsetIndexEntry, index_extent
 from kdump.format.naming import segment_file_name
-from kdump.kernel.indexes import ordered
+from kdump.kernel.indexes import IndexTracker, ordered
+from kdump.kernel.scan import SUSPECTS, Scanner
 from kdump.kernel.valid_batches import WINDOW_BYTES, Seeker, positions
+from kdump.log.damage import shrunk
 from kdump.log.segment_file import SegmentFile
 from kdump.storage.source import FileSource, reader_of
+from kdump.storage.walk import BatchChunk, ShrunkFile, Tail, Walk
 
 STALE_BYTES: Final = 2 << 20
 """An index whose last entry lies further before the end is older than the log file."""
 _SMALL_BYTES: Final = 64 << 10  # a file of this size needs no index
 _MOST_WINDOWS: Final = 16
+SCAN_INTERVAL_BYTES: Final = 16 << 10
+"""The distance between the index entries that a scan builds."""
+_GOES_BACK: Final = 1 << SUSPECTS.index("offset/backwards") | 1 << SUSPECTS.index("offset/range")
 
 
 class SearchIndex(NamedTuple):
@@ -107,3 +116,67 @@ def verify_window(segment: SegmentFile, seeker: Seeker, index: SearchIndex, posi
     if valid:
         verified[window : last + 1] = b"\1" * (last + 1 - window)
     return valid
+
+
+class ScanIndexes(NamedTuple):
+    """The indexes that a reader builds with one scan of the first `size` bytes of a segment.
+
+    The largest timestamp and the last offset (None without a batch) are those of these bytes. `regular` is false where
+    offsets do not rise; there are no entries then. `scanner` can continue at `size`; None where the last bytes are not
+    a batch.
+    """
+
+    search_index: SearchIndex
+    times: bytes
+    largest_timestamp_ms: int
+    last_offset: int | None
+    regular: bool
+    scanner: Scanner | None
+    indexes: IndexTracker
+    size: int
+
+    def first_time_entry(self, timestamp_ms: int) -> int | None:
+        """The relative offset of the first time index entry at or after a timestamp, None without one."""
+        low, high = 0, len(self.times) // TIME_ENTRY.size
+        while low < high:
+            middle = (low + high) // 2
+            if TIME_ENTRY.unpack_from(self.times, middle * TIME_ENTRY.size)[0] < timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        if low * TIME_ENTRY.size == len(self.times):
+            return None
+        return int(TIME_ENTRY.unpack_from(self.times, low * TIME_ENTRY.size)[1])
+
+
+def scan_segment(segment: SegmentFile, size: int, before: ScanIndexes | None) -> ScanIndexes:
+    """Scan the first `size` bytes, from where the scan `before` ended if it can continue. Raises SourceError."""
+    if before is None or before.scanner is None or before.size > size:
+        indexes = IndexTracker(segment.base_offset, SCAN_INTERVAL_BYTES)
+        indexes.build()
+        scanner, start, regular = Scanner(segment.base_offset, indexes=indexes), 0, True
+    else:
+        scanner, indexes, start, regular = before.scanner, before.indexes, before.size, before.regular
+    walk = Walk(segment.source(size), base_offset=segment.base_offset, start=start, scanner=scanner)
+    whole = True
+    for item in walk:
+        if isinstance(item, BatchChunk):
+            regular = regular and not any(suspect & _GOES_BACK for suspect in item.suspects())
+        elif isinstance(item, Tail):
+            whole = False
+        elif isinstance(item, ShrunkFile):
+            raise shrunk(segment.path, item.position, size)
+    regular = regular and not walk.goes_back
+    seen = scanner.state()
+    built = indexes.built(seen) if regular else None
+    slots, times = built or (b"", b"")
+    return ScanIndexes(
+        SearchIndex(slots, len(slots) // OFFSET_ENTRY.size, None, size),
+        times,
+        seen.max_timestamp,
+        seen.known_last if seen.has_last else None,
+        built is not None,
+        scanner if whole else None,
+        indexes,
+        size,
+    )

@@ -1,7 +1,7 @@
 """Find batches in one segment, by offset and by time.
 
 A search by offset starts at an entry of the offset index (kdump.log.search_index). Where the index is missing, out of
-order, older than the log file, or wrong, the segment is scanned once (kdump.log.segment_scan), and searches start at
+order, older than the log file, or wrong, the segment is scanned once (kdump.log.search_index), and searches start at
 the entries of that scan. Damage is skipped as in kdump.storage.walk.Walk.
 """
 
@@ -26,9 +26,8 @@ from kdump.kernel.valid_batches import (
 )
 from kdump.log.batch_location import BatchLocation, NoBatch, OffsetAndTimestamp
 from kdump.log.damage import DamagedRange, damaged_ranges, shrunk
-from kdump.log.search_index import NO_INDEX, SearchIndex, read_search_index, verify_window
+from kdump.log.search_index import NO_INDEX, ScanIndexes, SearchIndex, read_search_index, scan_segment, verify_window
 from kdump.log.segment_file import SegmentCache, SegmentFile
-from kdump.log.segment_scan import SegmentScan, scan_segment
 from kdump.storage.log_walk import walk_of
 from kdump.storage.records import open_batch, records
 from kdump.storage.source import FileSource, reader_of
@@ -50,7 +49,7 @@ class SegmentReader(SegmentFile):
     ) -> None:
         super().__init__(cache, base_offset, path, Kind.LOG, size, identity)
         self._index: SearchIndex | None = None
-        self._scan: SegmentScan | None = None
+        self._scan: ScanIndexes | None = None
         self._largest = -1, -1  # a size of the file, and the largest timestamp in so many bytes
         self._scanning = threading.Lock()
 
@@ -174,7 +173,7 @@ class SegmentReader(SegmentFile):
         if not verify_window(self, self._cache.seeker, index, position, size):
             self._index = NO_INDEX
 
-    def _scanned(self, size: int) -> SegmentScan:
+    def _scanned(self, size: int) -> ScanIndexes:
         """The scan of the first `size` bytes; it continues an earlier one."""
         with self._scanning:  # two threads cannot continue with one scanner
             scan = self._scan

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from kdump.errors import KdumpError, MessageTooLarge, OffsetOutOfRange, SourceError
 from kdump.kernel import valid_batches
-from kdump.log import segment_reader, segment_scan
+from kdump.log import search_index, segment_reader
 from kdump.log.fetch_data_info import FetchDataInfo
 from kdump.log.log_files import LogFiles
 from kdump.storage.source import FileSource
@@ -496,7 +496,7 @@ def test_without_an_index_one_walk_is_enough(large: Large, tmp_path: Path, monke
             walks.append(how)
             super().__init__(*of, **how)
 
-    for module in (segment_reader, segment_scan):
+    for module in (segment_reader, search_index):
         monkeypatch.setattr(module, "Walk", Counted)
     with check_large(large, directory, random.Random(2).choices(range(large.end), k=200)) as log:
         assert log.at_time(0) is not None
