@@ -134,3 +134,37 @@ class Histogram:
         for bucket in sorted(self.buckets):
             low, high = bounds_of(bucket)
             yield low, high, self.buckets[bucket]
+
+    def bars(self, most: int) -> list[tuple[int, int, int]]:
+        """(smallest value, largest value, count) of neighbouring ranges from the least value on, also empty ones.
+
+        A power of two has 1, 2, 4, 8 or 16 of them: as many as give at most `most`, if any do. The counts are exact:
+        the range has whole buckets.
+        """
+        if self.minimum is None or self.maximum is None:
+            return []
+        several: list[tuple[int, int]] = []
+        for parts in (16, 8, 4, 2, 1):
+            several = list(_ranges(self.minimum, self.maximum, parts))
+            if len(several) <= most:
+                break
+        counts, at = [0] * len(several), 0
+        for low, _, count in self.ranges():
+            while low > several[at][1]:
+                at += 1
+            counts[at] += count
+        return [(low, high, count) for (low, high), count in zip(several, counts, strict=True)]
+
+
+def _ranges(minimum: int, maximum: int, parts: int) -> Iterator[tuple[int, int]]:
+    """The ranges from that of one value to that of another, `parts` to a power of two."""
+    low = _start(minimum, parts)
+    while low <= maximum:
+        high = low + max(1, (1 << max(low.bit_length() - 1, 0)) // parts) - 1
+        yield low, high
+        low = high + 1
+
+
+def _start(value: int, parts: int) -> int:
+    width = max(1, (1 << max(value.bit_length() - 1, 0)) // parts)
+    return value // width * width

@@ -1,7 +1,8 @@
 """The map of a partition: what lies where in its logs, in at most MOST_CELLS cells, and what a broker would cut.
 
 A scan adds each batch and each damaged place to the cell in which it begins, so the sum over neighbouring ranges does
-not depend on where a log is cut. A map is made of a partition with errors or warnings, and only where it is asked for.
+not depend on where a log is cut. A map is made of a partition with errors, warnings or
+open transactions, and only where it is asked for.
 """
 
 from array import array
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from kdump.storage.partition import Segment
 
 MOST_CELLS: Final = 1000
+MOST_OPEN: Final = 500
+"""So many open transactions are listed, the first ones."""
 _WIDTH: Final = len(CELL_COLUMNS)
 _ROW: Final = 8 * _WIDTH
 _BATCHES, _, _DAMAGED, _, _FIRST, _LAST, _, _, _TIME = range(_WIDTH)

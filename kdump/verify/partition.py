@@ -328,7 +328,8 @@ class PartitionVerifier:
         if any(severity >= Severity.WARNING for _, severity in report.counts):
             report.views = self._views
         self._add_reactions()
-        if self._cells and any(severity >= Severity.WARNING for _, severity in report.counts):
+        is_doubtful = any(severity >= Severity.WARNING for _, severity in report.counts)
+        if self._cells and (is_doubtful or report.open):  # the transaction log may say that one of these hangs
             from kdump.verify.partition_map import partition_map  # only a damaged log that is shown needs it
 
             report.map = partition_map(report, self._cells)

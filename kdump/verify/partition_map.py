@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from kdump.format.naming import Kind
 from kdump.kernel.scan import CELL_COLUMNS
 from kdump.verify.findings import Finding, Severity
-from kdump.verify.log_map import MOST_CELLS, LogMap, MapCell, MapPlace, RangeCells, joined
+from kdump.verify.log_map import MOST_CELLS, MOST_OPEN, LogMap, MapCell, MapPlace, RangeCells, joined
 from kdump.verify.report import FileReport, Report
 
 MOST_DAMAGES: Final = 500
@@ -36,7 +36,7 @@ def partition_map(report: Report, cells: Mapping[str, RangeCells]) -> LogMap | N
         context.high_watermark,
         tuple(_damage(report.findings, numbers)),
         () if outcome is None else tuple(_cuts(outcome.truncations, outcome.deleted_files, numbers, files)),
-        tuple((one.producer_id, one.first_offset) for one in report.open[:MOST_DAMAGES]),
+        tuple((one.producer_id, one.first_offset) for one in report.open[:MOST_OPEN]),
     )
 
 

@@ -33,6 +33,19 @@ def test_sums_do_not_depend_on_the_order(one: list[int], two: list[int], three: 
     assert pickle.loads(pickle.dumps(a)) == a
 
 
+@given(VALUES, st.sampled_from([1, 5, 20, 48, 200]))
+def test_bars_are_side_by_side_and_have_every_value_once(values: list[int], most: int) -> None:
+    bars = Histogram.of(values).bars(most)
+    if not values:
+        assert bars == []
+        return
+    assert [low for low, _, _ in bars[1:]] == [high + 1 for _, high, _ in bars[:-1]]
+    assert bars[0][0] <= min(values) <= bars[0][1]
+    assert bars[-1][0] <= max(values) <= bars[-1][1]
+    assert [count for _, _, count in bars] == [sum(low <= value <= high for value in values) for low, high, _ in bars]
+    assert len(bars) <= max(most, 1 + max(values).bit_length() - min(values).bit_length())
+
+
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.9, 0.99, 1.0])
 def test_quantiles_are_inside_the_error(share: float) -> None:
     values = sorted(int(random.Random(seed).paretovariate(0.7) * 100) for seed in range(2_000))

@@ -1,22 +1,25 @@
 """One self-contained page in HTML: what a verify, a recovery or a stat found, to look at and to attach to a ticket.
 
 The page holds its data as columns of JSON, and scripts that show them; it loads nothing. It formats values and reads
-no log. What it shows is bounded (kdump.render.html.page.MOST_BYTES), and it says what it does not hold.
+no log. What it shows is bounded (kdump.render.html.budget), and it says what it does not hold.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from kdump import __version__
 from kdump.render.base import RecoveryRenderer, RenderOptions, StatRenderer, VerifyRenderer
 from kdump.render.html import page
+from kdump.render.html.budget import TABLE_BYTES, Budget
+from kdump.render.html.copies import CopyTable
 from kdump.render.html.finding_table import FindingTable
 from kdump.render.html.maps import MapTable
 from kdump.render.html.names import PathNames
 from kdump.render.html.recoveries import RecoveryTable
-from kdump.render.html.script_data import Column
+from kdump.render.html.script_data import Column, numbers_size
 from kdump.render.measures import size_text
 from kdump.render.sentences import comparison_summary, counted, verify_summary, verify_verdict
 
@@ -39,8 +42,9 @@ _NOT_ALL: Final = 3
 """The exit status where something could not be read or done."""
 _PARTITION_BYTES: Final = 768 << 10
 """The bytes of the page for a line for each partition with errors or warnings."""
-_ROW_BYTES: Final = 60
 _MOST_PATHS: Final = 20
+_LONGEST_PATHS: Final = 16 << 10
+"""How many characters they have together."""
 _LONGEST_COMMAND: Final = 32 << 10
 GOOD, BAD, DOUBTFUL, PLAIN = "good", "bad", "doubtful", "plain"
 
@@ -53,20 +57,26 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer, StatRenderer):
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
         super().__init__(stream, options)
         page.check_libraries()
-        self._names = PathNames(options.page.paths)
-        self._findings = FindingTable(self._names.text)
-        self._partitions = _PartitionTable(self._names)
+        of = options.page
+        self._names = PathNames(of.paths, reproducible=of.reproducible)
+        self._budget = budget = Budget(TABLE_BYTES)
+        self._findings = FindingTable(self._names.text, budget)
+        self._partitions = _PartitionTable(self._names, budget)
         self._stat: StatResult | None = None
         self._keys = _NO_KEYS
-        self._maps = MapTable()
-        self._recoveries = RecoveryTable(self._names, self._command)
-        self._compared: list[PartitionComparison] = []
+        self._maps = MapTable(budget)
+        self._recoveries = RecoveryTable(self._names, self._command, budget)
+        self._copies = CopyTable(self._names, self._command, budget)
 
     def entry(self, path: Path, kind: str, fields: Fields) -> None:
         """Lines of files are not on the page."""
 
     def finding(self, finding: Finding) -> None:
-        self._findings.add([finding], {})
+        if finding.code == "txn/hanging" and finding.offset is not None:
+            self._maps.add_hanging(self._names.text(os.path.dirname(finding.path)), finding.offset)
+        display = self.options.display
+        if display is None or display.takes(finding.code, finding.severity):
+            self._findings.add(finding)
 
     def findings(
         self,
@@ -74,10 +84,9 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer, StatRenderer):
         not_kept: Mapping[tuple[str, str], int] = _NOTHING,
         show: Callable[[Finding], None] | None = None,
     ) -> None:
-        display = self.options.display
-        self._findings.add(
-            (each for each in findings if display is None or display.takes(each.code, each.severity)), not_kept
-        )
+        for finding in findings:
+            self.finding(finding)
+        self._findings.not_kept += sum(not_kept.values())
 
     def partition(self, path: Path, summary: PartitionSummary) -> None:
         errors, warnings = self._partitions.add(path, summary)
@@ -146,10 +155,10 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer, StatRenderer):
         self.findings(*result.group_findings)
 
     def _write_stat(self, result: StatResult, exit_status: int, seconds: float) -> None:
-        from kdump.render.html.statistics import stat_sections, stat_tiles
+        from kdump.render.html.statistics import StatPage, stat_tiles
 
-        total, show_keys = result.total, self.options.page.show_keys
-        full = [row for row in result.log_directories if row.is_nearly_full]
+        total, of = result.total, self.options.page
+        full = [row for row in result.log_directories if row.is_nearly_full and not of.reproducible]
         tone, headline = GOOD, f"{size_text(total.disk_bytes)} on disk, in {counted(total.partitions, 'partition')}"
         lines: list[FieldValue] = []
         if full:
@@ -169,9 +178,9 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer, StatRenderer):
             tone = DOUBTFUL
             lines.append(["Run", "it was interrupted: there is more that was not read"])
         verdict: Fields = {"tone": tone, "headline": headline, "sentence": "", "lines": lines}
-        tiles = [_tile(label, value, unit) for label, value, unit in stat_tiles(total)]
-        sections = list(stat_sections(result, self._names, show_keys=show_keys))
-        self._keys = _NO_VALUES if show_keys and any(each["id"] == "keys" for each in sections) else _NO_KEYS
+        tiles = [_tile(*each) for each in stat_tiles(total, reproducible=of.reproducible)]
+        sections = StatPage(result, self._names, self._budget, show_keys=of.show_keys).sections()
+        self._keys = _NO_VALUES if of.show_keys and any(each["id"] == "keys" for each in sections) else _NO_KEYS
         self._write("stat", verdict, None, tiles, "", exit_status, seconds, sections, charts=True)
 
     def exit_summary(self, command: str, exit_status: int, seconds: float) -> None:
@@ -184,7 +193,7 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer, StatRenderer):
         self._write(command, verdict, None, [], "", exit_status, seconds, sections)
 
     def comparison(self, compared: PartitionComparison) -> None:
-        self._compared.append(compared)
+        self._copies.add(compared)
 
     def comparison_summary(self, summary: ComparisonSummary, exit_status: int, seconds: float) -> None:
         verdict: Fields = {"tone": GOOD, "headline": "All copies that were compared agree"}
@@ -200,14 +209,10 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer, StatRenderer):
             _tile("Pairs that diverged", summary.diverged, tone=BAD if summary.diverged else PLAIN),
             _tile("Pairs undecided", summary.undecided, tone=DOUBTFUL if summary.undecided else PLAIN),
         ]
-        from kdump.render.html.copies import copies_section
-
-        section = copies_section(self._compared, self._names, self._command)
-        steps = (step for each in self._compared if each.verdict == "diverged" for step in each.repair_steps())
-        following = next((step.command for step in steps if step.command is not None), None)
         self._keys = _NO_VALUES if self.options.page.show_keys else _NO_KEYS
         sums = comparison_summary(summary)
-        self._write("verify", {**verdict, "sentence": ""}, following, tiles, sums, exit_status, seconds, [section])
+        verdict, following, section = {**verdict, "sentence": ""}, self._copies.following, self._copies.section()
+        self._write("verify", verdict, following, tiles, sums, exit_status, seconds, [section])
 
     def _write(
         self,
@@ -230,10 +235,9 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer, StatRenderer):
         sections = [section for section in several if section is not None]
         head: Fields | None = None
         if not of.reproducible:
-            more = len(of.paths) - _MOST_PATHS
-            paths = [*of.paths[:_MOST_PATHS], *([f"and {more} more"] if more > 0 else [])]
-            head = {"paths": paths, "root": names.root, "now_ms": of.now_ms, "seconds": seconds}
+            head = {"paths": _first_paths(of.paths), "root": names.root, "now_ms": of.now_ms, "seconds": seconds}
         short = {name: names.text(value) if isinstance(value, str) else value for name, value in verdict.items()}
+        tables = self._findings, self._partitions, self._maps, self._recoveries, self._copies
         values: Fields = {
             "title": f"kdump {command}: {short['headline']}",
             "command": command,
@@ -245,7 +249,7 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer, StatRenderer):
             "version": __version__,
             "exit_status": exit_status,
             "keys": self._keys,
-            "cut": [*self._findings.cut, *self._partitions.cut, *self._maps.cut, *self._recoveries.cut],
+            "cut": [said for table in tables for said in table.cut],
             "findings": self._findings.count,
             "partitions": self._partitions.count,
             "sections": sections,
@@ -257,9 +261,11 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer, StatRenderer):
             "findings": self._findings.data(),
             "partitions": self._partitions.data(),
             "maps": self._maps.data(),
+            "hanging": self._maps.hanging,
             **{str(each["id"]): each["data"] for each in sections},
         }
-        self.out.write(page.page(values, data, charts=charts))
+        for text in page.page(values, data, charts=charts):
+            self.out.write(text)
 
     def _command(self, command: str | None) -> str | None:
         """A command as the page has it."""
@@ -271,11 +277,11 @@ class HtmlRenderer(VerifyRenderer, RecoveryRenderer, StatRenderer):
 class _PartitionTable:
     """The partitions with errors or warnings as columns; the others are counted."""
 
-    def __init__(self, names: PathNames) -> None:
+    def __init__(self, names: PathNames, budget: Budget) -> None:
         self._names = names
         self._paths = Column()
         self._rows: list[tuple[int | None, ...]] = []
-        self._left = _PARTITION_BYTES
+        self._budget = budget.part(_PARTITION_BYTES)
         self.bad = self.healthy = 0
 
     def add(self, path: Path, summary: PartitionSummary) -> tuple[int, int]:
@@ -289,29 +295,22 @@ class _PartitionTable:
             self.healthy += summary.topic_partition is not None or summary.segments > 0
             return 0, 0
         self.bad += 1
-        if self._left <= 0:
-            return by[Severity.ERROR], by[Severity.WARNING]
-        outcome = summary.outcome
-        number, taken = self._paths.index(self._names.text(str(path)))
-        self._left -= taken + _ROW_BYTES
-        broker = None if outcome is None else 2 if outcome.refusals else int(bool(outcome.truncations))
-        end = None if outcome is None else outcome.log_end_offset
-        self._rows.append(
-            (
-                number,
-                by[Severity.ERROR],
-                by[Severity.WARNING],
-                summary.segments,
-                summary.bytes,
-                summary.bytes - summary.valid_bytes,
-                summary.log_start_offset,
-                summary.log_end_offset,
-                end,
-                broker,
-            )
+        errors, warnings, outcome = by[Severity.ERROR], by[Severity.WARNING], summary.outcome
+        name = self._names.text(str(path))
+        row = (
+            errors,
+            warnings,
+            summary.segments,
+            summary.bytes,
+            summary.bytes - summary.valid_bytes,
+            summary.log_start_offset,
+            summary.log_end_offset,
+            None if outcome is None else outcome.log_end_offset,
+            None if outcome is None else 2 if outcome.refusals else int(bool(outcome.truncations)),
         )
-
-        return by[Severity.ERROR], by[Severity.WARNING]
+        if self._budget.take(self._paths.size(name) + numbers_size((len(self._rows), *row))):
+            self._rows.append((self._paths.index(name), *row))
+        return errors, warnings
 
     @property
     def count(self) -> int:
@@ -331,6 +330,17 @@ class _PartitionTable:
         return {"paths": self._paths.texts} | {
             name: [row[number] for row in self._rows] for number, name in enumerate(names)
         }
+
+
+def _first_paths(paths: Sequence[str]) -> list[str]:
+    """The first paths that were named, and how many more there are."""
+    shown, left = list[str](), _LONGEST_PATHS
+    for path in paths[:_MOST_PATHS]:
+        if len(path) > left:
+            break
+        left -= len(path)
+        shown.append(path)
+    return shown + ([f"and {len(paths) - len(shown)} more"] if len(paths) > len(shown) else [])
 
 
 def _tile(label: str, value: int | None, unit: str = "count", *, tone: str = PLAIN, of: int | None = None) -> Fields:

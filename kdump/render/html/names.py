@@ -3,32 +3,58 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from kdump.format.naming import kind_of, topic_partition_of
+from kdump.render.escaping import printable
+
+_QUOTED: Final = re.compile(r"'([\w@%+=:,./-]+)'", re.ASCII)
+"""A word that needs no quotes in a command: it may have needed them because of the directory that it was in."""
 
 
 class PathNames:
-    """Shortens the paths of a run over `paths`. `root` is the directory that all of them are in; empty without one."""
+    """Shortens the paths of a run over `paths`. `root` is the directory that all of them are in; empty without one.
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        named = [_directory(path.rstrip("/")) for path in paths if path != "-"]
+    `reproducible`: the name of that directory is nowhere either; it is `.`, and so a command is one to run in it.
+    """
+
+    def __init__(self, paths: Sequence[str], *, reproducible: bool = False) -> None:
+        self.reproducible = reproducible
+        named = sorted({_directory(path.rstrip("/")) for path in paths if path != "-"})
         try:
             self.root = os.path.commonpath(named) if named else ""
         except ValueError:  # relative and absolute ones
             self.root = ""
+        self._cuts = {spelled: name for of, name in self._named(named) for spelled in _spellings(of)}
+        several = "|".join(re.escape(each) for each in sorted(self._cuts, key=len, reverse=True))
+        self._pattern = re.compile(rf"(?<![\w./-])({several})(?:(/)(?=[^\s/])|(?![\w/-]|\.\w)/?)") if several else None
 
-    def short(self, path: str) -> str:
-        """The path inside of the root."""
-        if not self.root or path == self.root:
-            return os.path.basename(path) or path
-        return path.removeprefix(f"{self.root}/")
+    def _named(self, directories: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Directories, and what stands for each."""
+        if self.root and self.root != "/":
+            is_hidden = self.reproducible and self.root.startswith("/")  # a relative one can be a word of a sentence
+            yield self.root, "." if is_hidden else os.path.basename(self.root)
+            return
+        yield from ((each, each.lstrip("/")) for each in directories if each.startswith("/") and each != "/")
 
     def text(self, sentence: str) -> str:
         """A sentence, or a command, with paths inside of the root."""
-        if not self.root or self.root == "/":
-            return sentence
-        return sentence.replace(f"{self.root}/", "").replace(self.root, os.path.basename(self.root))
+        short = sentence if self._pattern is None else self._pattern.sub(self._cut, sentence)
+        return _QUOTED.sub(r"\1", short) if self.reproducible else short
+
+    def _cut(self, found: re.Match[str]) -> str:
+        name = self._cuts[found[1]]
+        if not found[2]:
+            return name
+        return "" if self.root and self.root != "/" else f"{name}/"
+
+
+def _spellings(path: str) -> set[str]:
+    """A path as it is, as sentences have it, and as commands have it inside of quotes."""
+    return {path, printable(path), shlex.quote(path).strip("'")}
 
 
 def _directory(path: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from kdump.errors import KdumpError
-from kdump.render.html.script_data import script_json, shown
+from kdump.render.html.script_data import script_json, script_string, shown
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from kdump.format.json_types import Fields
 
 INSTALL: Final = "pip install 'kdump[html]'"
-MOST_BYTES: Final = 8 << 20
-"""No page is larger, whatever the input."""
+_DATA: Final = "\0"
+"""Where the data is in a page; no text in it has such a character."""
 _SCRIPTS: Final = ("base.js", "grid.js", "map.js", "charts.js", "page.js")
 _CHARTS: Final = ("uPlot.iife.min.js", "uPlot.min.css")
 
@@ -64,7 +64,7 @@ def policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
     )
 
 
-def page(values: Fields, data: Fields, *, charts: bool = False) -> str:
+def page(values: Fields, data: Fields, *, charts: bool = False) -> Iterator[str]:
     """The page: `values` are those of the template, `data` those of the scripts. With `charts` the library for them."""
     from markupsafe import Markup  # which jinja2 brings
 
@@ -74,10 +74,16 @@ def page(values: Fields, data: Fields, *, charts: bool = False) -> str:
     if charts:
         scripts.insert(0, _source("vendor", _CHARTS[0]))
         styles.insert(0, _source("vendor", _CHARTS[1]))
-    return environment.get_template("page.html.j2").render(
+    text = environment.get_template("page.html.j2").render(
         **values,
         policy=policy(scripts, styles),
         styles=list(map(Markup, styles)),
         scripts=list(map(Markup, scripts)),
-        data=Markup(script_json(data)),  # nothing in it is markup
+        data=Markup(_DATA),
     )
+    before, _, after = text.partition(_DATA)
+    yield before
+    for number, (name, value) in enumerate(data.items()):  # nothing in it is markup
+        yield f"{',' if number else '{'}{script_string(name)}:"
+        yield script_json(value)
+    yield f"}}{after}"

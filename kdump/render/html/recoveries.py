@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from kdump.recover.plan import SALVAGE, TRUNCATE
 from kdump.render import recovery
+from kdump.render.html.budget import BoundedList, Budget
 from kdump.render.html.names import PathNames
-from kdump.render.html.script_data import Encoded, joined, script_json
+from kdump.render.html.script_data import script_json
 from kdump.render.sentences import counted
 
 if TYPE_CHECKING:
@@ -17,62 +18,68 @@ if TYPE_CHECKING:
     from kdump.recover.plan import Lost, RecoveryResult
     from kdump.recover.undo import RunResult
 
-_BYTES: Final = 2 << 20
+_BYTES: Final = 1536 << 10
 _ACTIONS: Final = 60
 """So many actions of a partition are listed."""
+_LINES: Final = 200
 
 
 class RecoveryTable:
-    """Collects the results of a recovery, bounded in bytes."""
+    """Collects the results of a recovery, the first ones where they are too many. `budget`: that of the page."""
 
-    def __init__(self, names: PathNames, command: Callable[[str | None], str | None]) -> None:
+    def __init__(self, names: PathNames, command: Callable[[str | None], str | None], budget: Budget) -> None:
         self._names, self._command = names, command
-        self._blocks: list[Encoded] = []
-        self._left, self._cut, self._undo = _BYTES, 0, list[str]()
+        self._blocks = BoundedList(budget.part(_BYTES))
+        self._undo: str | None = None
+        self._undos = 0
 
     def add(self, result: RecoveryResult) -> None:
         """Add a partition where anything is to be said of it."""
         said = list(recovery.sentences(result))
-        self._undo += [sentence for label, sentence in said if label == "undo"]
+        undo = next((sentence for label, sentence in said if label == "undo"), None)
+        if undo is not None and self._names.reproducible:
+            undo = undo.replace(f" --run {result.run}", "", 1)  # by default it is the last one
+        if undo is not None:
+            self._undo, self._undos = self._undo or undo, self._undos + 1
         if said or result.plan.actions:
-            undo = next((self._command(sentence) for label, sentence in said if label == "undo"), None)
-            self._add({**_fields(result, said, self._names), "undo": undo})
+            of = {"undo": self._command(undo)}
+            self._blocks.add((), lambda: script_json({**_fields(result, said, self._names), **of}))
 
     def add_run(self, done: RunResult) -> None:
         """Add what became of a run that was undone or finished."""
-        words = recovery.run_words(done).partition(": ")
+        label, _, words = recovery.run_words(done).partition(": ")
         name = self._names.text(done.run.directory)
-        self._add({"name": name, "cards": [], "lines": [[words[0], words[2]]], "actions": [], "undo": None})
-
-    def _add(self, fields: Fields) -> None:
-        block = script_json(fields)
-        if self._left <= 0:
-            self._cut += 1
-            return
-        self._left -= len(block.encode())
-        self._blocks.append(block)
+        if self._names.reproducible:  # the name of a run is the time when it was made
+            words = f"a run ({done.run.strategy})" if done.run.strategy else "a run"
+        lines: list[FieldValue] = [[label, words]]
+        fields: Fields = {"name": name, "cards": [], "lines": lines, "actions": [], "more": 0, "undo": None}
+        self._blocks.add((), lambda: script_json(fields))
 
     @property
     def undo(self) -> str | None:
         """The command that undoes the run, where there is one for all."""
-        return self._undo[0] if len(self._undo) == 1 else None
+        return self._undo if self._undos == 1 else None
 
     @property
     def cut(self) -> list[str]:
-        return [f"{counted(self._cut, 'more partition')} not on this page"] if self._cut else []
+        hidden = self._blocks.hidden
+        return [f"{counted(hidden, 'more partition')} not on this page"] if hidden else []
 
     def section(self, *, applied: bool) -> Fields | None:
         """The section of the page; None where there is nothing in it."""
-        if not self._blocks:
+        if not self._blocks.seen:
             return None
         title = "What was done" if applied else "What each strategy gives up"
-        return {"id": "recoveries", "title": title, "text": "", "data": joined(self._blocks)}
+        return {"id": "recoveries", "title": title, "text": "", "data": self._blocks.data()}
 
 
 def _fields(result: RecoveryResult, said: Iterable[tuple[str, str]], names: PathNames) -> Fields:
     plan = result.plan
     others = ("undo", TRUNCATE, SALVAGE)
-    lines: list[FieldValue] = [[label, names.text(text)] for label, text in said if label not in others]
+    told = [(label, text) for label, text in said if label not in others]
+    lines: list[FieldValue] = [[label, names.text(text)] for label, text in told[:_LINES]]
+    if len(told) > _LINES:
+        lines.append(["more", f"{counted(len(told) - _LINES, 'more sentence')}: --format text"])
     actions: list[FieldValue] = [
         [os.path.basename(str(action.path)), names.text(recovery.action_words(action))]
         for action in recovery.listed_actions(plan.actions)[:_ACTIONS]

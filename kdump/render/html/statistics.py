@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+from kdump.render.html.script_data import Column, Encoded, joined, script_json
 from kdump.render.sentences import counted
-from kdump.stat.rows import PartitionRow, RowKind, TopicRow, TotalRow
+from kdump.stat.rows import PartitionRow, RowKind, TopicRow
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields, FieldValue
+    from kdump.render.html.budget import Budget
     from kdump.render.html.names import PathNames
     from kdump.stat.row_sections import RowSection, StatResult
-    from kdump.stat.rows import LogDirectoryRow, Row
+    from kdump.stat.rows import DiskRow, LogDirectoryRow, Row, TotalRow
 
-_MOST_ROWS: Final = 5_000
-"""So many rows of a kind are in its table."""
-_MOST_TILES: Final = 8_000
 _MOST_KEYS: Final = 20
+_MOST_DISKS: Final = 50
+_MOST_BARS: Final = 48
+_SECTION_BYTES: Final = 8 << 10
+"""What the head of a section takes, and in the data of one the numbers that do not depend on how much was measured."""
 _Columns = tuple[tuple[str, str, str], ...]
 _SIZES: Final = (("bytes", "Bytes", "bytes"), ("allocated_bytes", "On disk", "bytes"), ("share", "Share", "share"))
 _LOGS: Final = (
@@ -121,6 +125,8 @@ _COLUMNS: Final[Mapping[RowKind, _Columns]] = {
         ("state", "State", "text"),
     ),
 }
+_OF_NOW: Final = frozenset(("growth.bytes_per_day", "volume_bytes", "volume_used_bytes", "volume_free_bytes"))
+"""What the clock, or another program, changes: a page that is to be reproducible has none of it."""
 _GROUPS: Final = (RowKind.GROUP, RowKind.GROUP_PARTITION)
 _TITLES: Final = {
     RowKind.LOG_DIRECTORY: "Log directories",
@@ -136,25 +142,153 @@ _TITLES: Final = {
 }
 
 
-def stat_sections(result: StatResult, names: PathNames, *, show_keys: bool) -> Iterator[Fields]:
-    """The sections of a page about the numbers of a run."""
-    asked = [section for section in result.sections if section.kind in _GROUPS and section.rows]
-    yield from (_table(section, names) for section in asked)
-    yield _overview(result, names)
-    if result.log_directories:
-        disks = [_disk(row, names) for row in result.log_directories]
-        yield {"id": "disks", "title": "Disks", "text": "", "data": disks}
-    keys = list(_heavy_keys(result, names, show_keys=show_keys))
-    if keys:
-        text = "Keys are shown as they are." if show_keys else "A key is shown as its length and hash: --show-keys."
-        yield {"id": "keys", "title": "Heaviest keys", "text": text, "data": keys}
-    for section in result.sections:
-        is_shown = result.is_overview and section.kind in (RowKind.CODEC, RowKind.MAGIC)  # as bars
-        if section.rows and section not in asked and not is_shown:
-            yield _table(section, names)
+class StatPage:
+    """The parts of a page about the numbers of a run; `budget` is that of the page."""
+
+    def __init__(self, result: StatResult, names: PathNames, budget: Budget, *, show_keys: bool) -> None:
+        self._result, self._names, self._show_keys = result, names, show_keys
+        self._rest = budget
+
+    def sections(self) -> list[Fields]:
+        """The sections, in order. Each has an equal part of the bytes that the ones before it left."""
+        result = self._result
+        asked = [section for section in result.sections if section.kind in _GROUPS and section.rows]
+        makers: list[Callable[[Budget], Fields | None]] = [partial(self._table, section) for section in asked]
+        makers.append(self._overview)
+        if result.log_directories:
+            makers.append(self._disks)
+        makers.append(self._heavy_keys)
+        for section in result.sections:
+            is_shown = result.is_overview and section.kind in (RowKind.CODEC, RowKind.MAGIC)  # as bars
+            if section.rows and section not in asked and not is_shown:
+                makers.append(partial(self._table, section))
+        made = []
+        for number, maker in enumerate(makers):
+            part = self._rest.part(self._rest.left // (len(makers) - number))
+            section_of = maker(part) if part.take(_SECTION_BYTES) else None
+            made += [] if section_of is None else [section_of]
+        return made
+
+    def _overview(self, budget: Budget) -> Fields:
+        result = self._result
+        fields = result.total.fields()
+        rate = script_json(fields["write_rate"])
+        shown_rate = rate if budget.take(len(rate)) else None
+        bars = [[low, high, count] for low, high, count in result.total.sums.totals.batch_sizes.bars(_MOST_BARS)]
+        several: Fields = {
+            "tiles": self._tiles(budget),
+            "rate": shown_rate,
+            "codecs": _volumes(fields["codecs"]),
+            "magic": _volumes(fields["magic"]),
+            "timestamp_types": _volumes(fields["timestamp_types"]),
+            "batch_sizes": fields["batch_sizes"],
+            "batch_size_bars": bars,
+            "records_per_batch": fields["records_per_batch"],
+        }
+        text = added_by(result)
+        return {
+            "id": "space",
+            "title": "What takes the space",
+            "text": text,
+            "data": {"tiles": self._tiles(budget), **several},
+        }
+
+    def _tiles(self, budget: Budget) -> Fields:
+        """The partitions by topic, the largest first; the topics where there are no rows of partitions."""
+        names = self._names
+        rows: list[DiskRow] = [row for row in self._rows() if isinstance(row, PartitionRow)]
+        rows = rows or [row for row in self._rows() if isinstance(row, TopicRow)]
+        rows.sort(key=lambda row: -row.disk_bytes)
+        tiles, topics = list[Encoded](), Column()
+        for row in rows:
+            topic = row.name if isinstance(row, TopicRow) else row.topic or "no topic"
+            name = row.name if isinstance(row, TopicRow) else names.text(row.path or row.name)
+            size = topics.size(topic)
+            tile = script_json([topics.index(topic), name, row.disk_bytes])
+            if not budget.take(size + len(tile.encode()) + 1):
+                break
+            tiles.append(tile)
+        rest = rows[len(tiles) :]
+        return {
+            "topics": topics.texts,
+            "tiles": joined(tiles),
+            "rest": sum(row.disk_bytes for row in rest),
+            "more": len(rest),
+        }
+
+    def _rows(self) -> Iterator[Row]:
+        return (row for section in self._result.sections for row in section.rows)
+
+    def _disks(self, budget: Budget) -> Fields:
+        """The disks, those that are nearly full first."""
+        rows = sorted(self._result.log_directories, key=lambda row: not row.is_nearly_full)
+        disks = list[Encoded]()
+        for row in rows[:_MOST_DISKS]:
+            disk = script_json(_disk(row, self._names))
+            if not budget.take(len(disk.encode()) + 1):
+                break
+            disks.append(disk)
+        text = _hidden(len(rows) - len(disks), "log directory", "log directories")
+        return {"id": "disks", "title": "Disks", "text": text, "data": joined(disks)}
+
+    def _heavy_keys(self, budget: Budget) -> Fields | None:
+        """The heaviest keys of the partitions whose keys were counted: partition, key, number, first offset."""
+        found: list[tuple[int, str, Mapping[str, FieldValue]]] = []
+        for row in self._rows():
+            if isinstance(row, PartitionRow) and row.source.keys is not None:
+                for each in _mappings(_at(row.fields(), "keys.by_bytes"))[:_MOST_KEYS]:
+                    number = each["bytes"]
+                    assert isinstance(number, int)
+                    found.append((number, row.path or "", each))
+        if not found:
+            return None
+        found.sort(key=lambda one: -one[0])
+        keys = list[Encoded]()
+        for number, path, each in found:
+            shown = key_text(each["key"], each["key_size"], show_keys=self._show_keys)
+            values = script_json([self._names.text(path), shown, number, each["offset"], bool(each["estimate"])])
+            if not budget.take(len(values.encode()) + 1):
+                break
+            keys.append(values)
+        how = (
+            "Keys are shown as they are." if self._show_keys else "A key is shown as its length and hash: --show-keys."
+        )
+        text = f"{how} {_hidden(len(found) - len(keys), 'key')}".strip()
+        return {"id": "keys", "title": "Heaviest keys", "text": text, "data": joined(keys)}
+
+    def _table(self, section: RowSection, budget: Budget) -> Fields:
+        kind = RowKind(section.kind)
+        columns = [column for column in _COLUMNS[kind] if not self._names.reproducible or column[0] not in _OF_NOW]
+        values: list[list[Encoded]] = [[] for _ in columns]
+        for row in section.rows:
+            several = [script_json(value) for value in _values(row, columns, self._names)]
+            if not budget.take(sum(len(value.encode()) + 1 for value in several)):
+                break
+            for column, value in zip(values, several, strict=True):
+                column.append(value)
+        kept = [number for number, column in enumerate(values) if any(value != "null" for value in column)]
+        hidden = section.hidden + len(section.rows) - len(values[0])
+        return {
+            "id": f"rows-{kind.value}",
+            "title": _TITLES[kind],
+            "text": _hidden(hidden, "row"),
+            "data": {
+                "columns": [list(columns[number]) for number in kept],
+                "values": [joined(values[number]) for number in kept],
+            },
+        }
 
 
-def stat_tiles(total: TotalRow) -> Iterator[tuple[str, int | None, str]]:
+def _hidden(count: int, one: str, many: str | None = None) -> str:
+    """What is said of rows that are not on the page; nothing where all are."""
+    return (
+        f"Not on this page: {counted(count, f'more {one}', many and f'more {many}')} (--top, --format json)."
+        if count
+        else ""
+    )
+
+
+def stat_tiles(total: TotalRow, *, reproducible: bool) -> Iterator[tuple[str, int | None, str]]:
     """The numbers at the head of the page: label, value, unit."""
     sums = total.sums
     yield "On disk", sums.allocated_bytes, "bytes"
@@ -162,8 +296,9 @@ def stat_tiles(total: TotalRow) -> Iterator[tuple[str, int | None, str]]:
     yield "Partitions", total.partitions, "count"
     yield "Segments", sums.segments, "count"
     yield "Records", sums.totals.records, "count"
-    growth = total.growth
-    yield "Written a day", None if growth is None else int(growth.bytes_per_day), "bytes"
+    if not reproducible:  # in the days before the run
+        growth = total.growth
+        yield "Written a day", None if growth is None else int(growth.bytes_per_day), "bytes"
 
 
 def added_by(result: StatResult) -> str:
@@ -181,24 +316,6 @@ def added_by(result: StatResult) -> str:
     return f"Not on this page: {'; '.join(added)}." if added else ""
 
 
-def _overview(result: StatResult, names: PathNames) -> Fields:
-    fields = result.total.fields()
-    return {
-        "id": "space",
-        "title": "What takes the space",
-        "text": added_by(result),
-        "data": {
-            "tiles": _tiles(result, names),
-            "rate": fields["write_rate"],
-            "codecs": _volumes(fields["codecs"]),
-            "magic": _volumes(fields["magic"]),
-            "timestamp_types": _volumes(fields["timestamp_types"]),
-            "batch_sizes": fields["batch_sizes"],
-            "records_per_batch": fields["records_per_batch"],
-        },
-    }
-
-
 def _volumes(volumes: FieldValue) -> list[FieldValue]:
     """The volumes that are not empty, as (name, bytes, records)."""
     assert isinstance(volumes, Mapping)
@@ -206,47 +323,16 @@ def _volumes(volumes: FieldValue) -> list[FieldValue]:
     return [[name, each["bytes"], each["records_at_least"]] for name, each in named if each["batches"]]
 
 
-def _tiles(result: StatResult, names: PathNames) -> Fields:
-    """The partitions by topic, the largest first; the topics where there are no rows of partitions."""
-    rows = [row for section in result.sections for row in section.rows if isinstance(row, PartitionRow)]
-    if not rows:
-        rows_of = [row for section in result.sections for row in section.rows if isinstance(row, TopicRow)]
-        several: list[FieldValue] = [[row.name, row.name, row.disk_bytes] for row in rows_of[:_MOST_TILES]]
-        return {"tiles": several, "rest": sum(row.disk_bytes for row in rows_of[_MOST_TILES:])}
-    rows.sort(key=lambda row: -row.disk_bytes)
-    tiles: list[FieldValue] = [
-        [row.topic or "no topic", names.text(row.path or row.name), row.disk_bytes] for row in rows[:_MOST_TILES]
-    ]
-    return {"tiles": tiles, "rest": sum(row.disk_bytes for row in rows[_MOST_TILES:])}
-
-
 def _disk(row: LogDirectoryRow, names: PathNames) -> Fields:
-    system = row.file_system
+    system = None if names.reproducible else row.file_system  # others write to it, too
     return {
         "name": names.text(row.path or ""),
         "own": row.sums.allocated_bytes,
-        "foreign": row.foreign_bytes,
+        "foreign": None if system is None else row.foreign_bytes,
         "used": None if system is None else system.used_bytes,
         "free": None if system is None else system.free_bytes,
-        "full": row.is_nearly_full,
+        "full": system is not None and row.is_nearly_full,
     }
-
-
-def _heavy_keys(result: StatResult, names: PathNames, *, show_keys: bool) -> Iterator[FieldValue]:
-    """The heaviest keys of each partition whose keys were counted: partition, by what, key, number, share."""
-    found: list[tuple[int, FieldValue]] = []
-    for section in result.sections:
-        for row in section.rows:
-            if not isinstance(row, PartitionRow):
-                continue
-            by_bytes = _at(row.fields(), "keys.by_bytes")
-            for each in _mappings(by_bytes)[:_MOST_KEYS]:
-                number = each["bytes"]
-                assert isinstance(number, int)
-                shown = key_text(each["key"], each["key_size"], show_keys=show_keys)
-                is_estimate = bool(each["estimate"])
-                found.append((number, [names.text(row.path or ""), shown, number, each["offset"], is_estimate]))
-    yield from (value for _, value in sorted(found, key=lambda one: -one[0])[:_MOST_ROWS])
 
 
 def _mappings(values: FieldValue) -> list[Mapping[str, FieldValue]]:
@@ -277,24 +363,7 @@ def key_text(key: FieldValue, size: FieldValue, *, show_keys: bool) -> str:
     return text if size == len(data) else f"{text}… ({size!s} bytes)"
 
 
-def _table(section: RowSection, names: PathNames) -> Fields:
-    kind = RowKind(section.kind)
-    columns = _COLUMNS[kind]
-    rows = [_values(row, columns, names) for row in section.rows[:_MOST_ROWS]]
-    hidden = section.hidden + max(0, len(section.rows) - _MOST_ROWS)
-    kept = [number for number in range(len(columns)) if any(row[number] is not None for row in rows)]
-    return {
-        "id": f"rows-{kind.value}",
-        "title": _TITLES[kind],
-        "text": f"{hidden} more rows are not on this page: --top, --format json" if hidden else "",
-        "data": {
-            "columns": [list(columns[number]) for number in kept],
-            "values": [[row[number] for row in rows] for number in kept],
-        },
-    }
-
-
-def _values(row: Row, columns: _Columns, names: PathNames) -> list[FieldValue]:
+def _values(row: Row, columns: Sequence[tuple[str, str, str]], names: PathNames) -> list[FieldValue]:
     fields = row.fields()
     return [names.text(row.name) if name == "name" else _at(fields, name) for name, _, _ in columns]
 

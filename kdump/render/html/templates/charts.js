@@ -80,7 +80,7 @@ sections.copies = (to) => {
     })));
     return block;
   };
-  const pairs = (verdict) => data.copies.map((of) => of.pairs.filter((pair) => pair.verdict === verdict).length);
+  const pairs = (verdict) => data.copies.map((of) => of[verdict]);
   blocks(to, "Topic-partitions", data.copies, block, [["", "Topic-partition", "text"], ["", "Verdict", "text"], ["", "Copies", "count"], ["", "Diverged pairs", "count"], ["", "Undecided pairs", "count"]],
     [data.copies.map((of) => of.name), data.copies.map((of) => of.verdict), data.copies.map((of) => of.copies.length), pairs("diverged"), pairs("undecided")]);
 };
@@ -157,13 +157,17 @@ function squarify(items, x, y, width, height, to) {
 }
 function treemap(of) {
   const topics = new Map();
-  for (const [topic, name, size] of of.tiles) {
+  for (const [number, name, size] of of.tiles) {
+    const topic = of.topics[number];
     if (!topics.has(topic)) topics.set(topic, { name: topic, size: 0, parts: [] });
     const one = topics.get(topic);
     one.size += size;
     one.parts.push({ name, size, topic });
   }
-  if (of.rest) topics.set("others", { name: "others", size: of.rest, parts: [{ name: "others", size: of.rest, topic: "others" }] });
+  if (of.more) {
+    const others = `${count(of.more)} others`;
+    topics.set("", { name: others, size: of.rest, parts: [{ name: others, size: of.rest, topic: others }] });
+  }
   const sorted = [...topics.values()].sort((one, other) => other.size - one.size), total = sorted.reduce((sum, one) => sum + one.size, 0);
   for (const one of sorted) tint(one.name);
   let boxes = [], chosen = null;
@@ -245,6 +249,34 @@ function rateChart(rate) {
   onLook(() => chart && build());
   return box;
 }
+// The batch sizes as a histogram: ranges of equal width inside of a power of two, so that the axis is nearly logarithmic.
+function histogram(title, bars, note) {
+  const box = make("div", { class: "chart" }, make("h3", { text: title })), hold = make("div", {}), words = make("p", { class: "sr" });
+  const range = ([low, high]) => (low === high ? bytes(low) : `${bytes(low)} to ${bytes(high)}`);
+  const xs = bars.map((_, number) => number);
+  box.append(hold, words, ...note);
+  let chart = null;
+  const build = () => {
+    if (chart) chart.destroy();
+    const filled = bars.filter(([, , number]) => number);
+    words.textContent = `${title}: ${filled.map((bar) => `${range(bar)}: ${count(bar[2])}`).join("; ")}.`;
+    const axis = { stroke: color("soft"), grid: { stroke: color("grid"), width: 1 }, ticks: { stroke: color("grid"), width: 1 }, font: "11px system-ui, sans-serif" };
+    chart = new uPlot({
+      width: Math.max(200, hold.clientWidth), height: 180, legend: { show: false }, cursor: { y: false },
+      scales: { x: { time: false, range: [-.6, bars.length - .4] }, y: { range: (_, low, high) => [0, Math.max(1, high)] } },
+      axes: [{ ...axis, space: 70, incrs: [1, 2, 4, 8, 16, 32], values: (_, ticks) => ticks.map((tick) => (bars[tick] ? bytes(bars[tick][0]) : "")) }, { ...axis, size: 70, incrs: Array.from({ length: 18 }, (_, power) => [1, 2, 5].map((each) => each * 10 ** power)).flat(), values: (_, ticks) => ticks.map(count) }],
+      series: [{}, { fill: color("data"), stroke: color("data"), width: 0, paths: uPlot.paths.bars({ size: [.92, 60] }), points: { show: false } }],
+      hooks: { setCursor: [(plot) => {
+        const at = plot.cursor.idx, where = plot.over.getBoundingClientRect();
+        showTip(at === null || at === undefined || plot.cursor.left < 0 ? "" : `${range(bars[at])}\n${count(bars[at][2])} batches`, where.left + plot.cursor.left, where.top + 20);
+      }] },
+    }, [xs, bars.map(([, , number]) => number)], hold);
+    chart.over.addEventListener("mouseleave", () => showTip(""));
+  };
+  new ResizeObserver(() => (chart ? chart.setSize({ width: Math.max(200, hold.clientWidth), height: 180 }) : hold.clientWidth && build())).observe(box);
+  onLook(() => chart && build());
+  return box;
+}
 function mix(title, volumes) {
   const total = volumes.reduce((sum, [, size]) => sum + size, 0), list = make("dl", { class: "bars" });
   const fillList = () => list.replaceChildren(...[...volumes].sort((one, other) => other[1] - one[1]).map(([name, size, records]) => {
@@ -257,13 +289,16 @@ function mix(title, volumes) {
   onLook(fillList);
   return make("div", { class: "chart" }, make("h3", { text: title }), list);
 }
-function quantiles(title, of, form) {
+function marks(of, form) {
   const list = make("dl", { class: "marks" });
   const fillList = () => list.replaceChildren(...[["minimum", "least"], ["p50", "median"], ["mean", "mean"], ["p90", "90 %"], ["p99", "99 %"], ["maximum", "most"]]
     .map(([name, label]) => make("div", {}, make("dt", { text: label }), make("dd", { text: of[name] === null ? "–" : form(name === "mean" ? Math.round(of[name]) : of[name]) }))));
   fillList();
   onLook(fillList);
-  return make("div", { class: "chart" }, make("h3", { text: of.estimate ? `${title} (estimated)` : title }), list);
+  return list;
+}
+function quantiles(title, of, form) {
+  return make("div", { class: "chart" }, make("h3", { text: of.estimate ? `${title} (estimated)` : title }), marks(of, form));
 }
 sections.space = (to) => {
   const of = data.space;
@@ -271,7 +306,8 @@ sections.space = (to) => {
   const charts = make("div", { class: "charts" });
   if (of.rate && of.rate.bytes.length) charts.append(rateChart(of.rate));
   charts.append(mix("Codecs, by bytes of batches", of.codecs), mix("Magic", of.magic), mix("Timestamp types", of.timestamp_types),
-    quantiles("Batch sizes", of.batch_sizes, bytes), quantiles("Records a batch", of.records_per_batch, count));
+    of.batch_size_bars.length ? histogram("Batch sizes", of.batch_size_bars, [marks(of.batch_sizes, bytes)]) : quantiles("Batch sizes", of.batch_sizes, bytes),
+    quantiles("Records a batch", of.records_per_batch, count));
   to.append(charts);
 };
 sections.disks = (to) => {

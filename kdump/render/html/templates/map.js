@@ -3,7 +3,9 @@ const FIRST_MAPS = 6;
 const map = { by: "position" };
 const KEYS = [
   ["valid batches", (c, w, h) => fill(c, "data", 0, 0, w, h)],
-  ["transactional", (c, w, h) => { fill(c, "data", 0, 0, w, h); fill(c, "open", 0, h - 4, w, 4); }],
+  ["transactional batches", (c, w, h) => { fill(c, "data", 0, 0, w, h); fill(c, "open", 0, h - 4, w, 4); }],
+  ["open transaction", (c, w, h) => { fill(c, "data", 0, 0, w, h); openMark(c, w / 2, h - 5, 4, false); }],
+  ["hanging transaction", (c, w, h) => { fill(c, "data", 0, 0, w, h); openMark(c, w / 2, h - 5, 4, true); }],
   ["damaged bytes", (c, w, h) => fill(c, "bad", 0, 0, w, h)],
   ["no batch, or missing offsets", (c, w, h) => hatch(c, "hole", "soft", 0, 0, w, h)],
   [data.command === "recover" ? "the plan removes it" : "a start removes it", (c, w, h) => { fill(c, "data", 0, 0, w, h); c.globalAlpha = .6; fill(c, "card", 0, 0, w, h); c.globalAlpha = 1; hatch(c, null, "bad", 0, 0, w, h); }],
@@ -26,15 +28,34 @@ function hatch(context, back, ink, x, y, width, height) {
   context.restore();
 }
 
+// Where a transaction without a marker begins; one that hangs is a cross, as no marker ends it.
+function openMark(context, x, y, size, hangs) {
+  context.save();
+  context.beginPath();
+  if (hangs) {
+    context.strokeStyle = color("bad");
+    context.lineWidth = 2.5;
+    context.moveTo(x - size, y - size); context.lineTo(x + size, y + size); context.moveTo(x + size, y - size); context.lineTo(x - size, y + size);
+    context.stroke();
+  } else {
+    context.fillStyle = color("open");
+    context.moveTo(x, y - size - 1); context.lineTo(x + size, y); context.lineTo(x, y + size + 1); context.lineTo(x - size, y);
+    context.fill();
+  }
+  context.restore();
+}
+
 // The columns of a map as arrays: one value stands for a column of equal ones.
 function unfold(of) {
   const many = Math.max(1, ...Object.values(of.cells).map((column) => (Array.isArray(column) ? column.length : 1)));
   for (const [name, column] of Object.entries(of.cells)) if (!Array.isArray(column)) of.cells[name] = Array(many).fill(column);
   let at = 0;
   of.segments.at = of.segments.bytes.map((size) => { at += size; return at - size; });
-  of.damage = of.damage.map(([segment, position, length, code]) => ({ segment, position, length, code }));
+  of.segments.end = at;
+  of.damage = of.damage.map(([segment, position, length, code]) => ({ segment, position, length, code: of.codes[code] }));
   of.cuts = of.cuts.map(([segment, position, length]) => ({ segment, position, length }));
-  of.open = of.open.offset.map((offset, number) => ({ offset, producer: of.open.producer[number] }));
+  const hangs = new Set(data.hanging[of.name] || []);
+  of.open = of.open.offset.map((offset, number) => ({ offset, producer: of.open.producer[number], hangs: hangs.has(offset) }));
   return of;
 }
 const segmentName = (of, segment) => `${String(of.segments.base[segment]).padStart(20, "0")}.log`;
@@ -130,13 +151,11 @@ function drawMap(of, scale, context, width, height, cursor) {
     const x = Math.round(at(scale.position(segment, 0)));
     if (x - last >= 5) { context.fillRect(x - .5, top, 1.5, bar); last = x; }
   }
-  for (const open of of.open) {
+  for (const open of [...of.open].sort((one, other) => one.hangs - other.hangs)) {
     const x = at(scale.offset(open.offset));
-    context.fillStyle = color("open");
-    context.fillRect(x, top + bar + 2, width - x, LANE.txn - 2);
-    context.beginPath();
-    context.moveTo(x, top + bar - 2); context.lineTo(x + 5, top + bar + 4); context.lineTo(x, top + bar + 10); context.lineTo(x - 5, top + bar + 4);
-    context.fill();
+    if (open.hangs) hatch(context, "bad", "card", x, top + bar + 2, width - x, LANE.txn - 2);
+    else fill(context, "open", x, top + bar + 2, width - x, LANE.txn - 2);
+    openMark(context, Math.min(Math.max(x, 5), width - 5), top + bar + 4, 5, open.hangs);
   }
   let free = 3;
   context.textBaseline = "top";
@@ -156,15 +175,19 @@ function drawMap(of, scale, context, width, height, cursor) {
   }
 }
 const segmentOf = (of, scale, cell) => below(of.segments.at, scale.starts[cell]);
+// The names of the first segments are on the page, where they are many.
+const isListed = (of, scale, cell) => of.segment_count === of.segments.base.length || scale.starts[cell] < of.segments.end;
 function cellText(of, scale, cell) {
   const cells = of.cells, segment = segmentOf(of, scale, cell), from = scale.starts[cell] - of.segments.at[segment];
-  const lines = [segmentName(of, segment), `positions ${count(from)} to ${count(from + cells.size[cell])}`];
+  const lines = isListed(of, scale, cell) ? [segmentName(of, segment), `positions ${count(from)} to ${count(from + cells.size[cell])}`] : [`after the first ${count(of.segments.base.length)} of ${count(of.segment_count)} segments`];
   if (cells.first[cell] !== null) lines.push(`offsets ${count(cells.first[cell])}..${count(cells.last[cell])}`);
   lines.push(`${count(cells.batches[cell])} batches, ${bytes(cells.bytes[cell])} valid`);
   if (cells.damaged[cell]) lines.push(`${bytes(cells.damaged[cell])} in no valid batch`);
   if (cells.missing[cell]) lines.push(`${count(cells.missing[cell])} offsets missing`);
   if (cells.transactional[cell]) lines.push(`${count(cells.transactional[cell])} transactional batches`);
   if (cells.time[cell] > 0) lines.push(`up to ${time(cells.time[cell])}`);
+  const begins = of.open.filter((open) => cells.first[cell] !== null && open.offset >= cells.first[cell] && open.offset <= cells.last[cell]);
+  for (const open of begins.slice(0, 3)) lines.push(`${open.hangs ? "a hanging" : "an open"} transaction of producer ${open.producer} begins at offset ${count(open.offset)}`);
   return lines.join("\n");
 }
 
@@ -183,10 +206,12 @@ sections.maps = (to) => {
     let cursor = null;
     const canvas = make("canvas", { tabindex: 0, role: "img" });
     canvas.style.height = `${LANE.top + LANE.bar + LANE.txn + LANE.bottom}px`;
-    const said = [`${of.segments.base.length} segments, ${bytes(scale.total)}`, `offsets ${scale.low} to ${scale.high - 1}`];
+    const said = [`${count(of.segment_count)} ${of.segment_count === 1 ? "segment" : "segments"}, ${bytes(scale.total)}`, `offsets ${scale.low} to ${scale.high - 1}`];
     for (const [name, label] of MARKS) if (of[name] !== null && of[name] !== undefined) said.push(`${label} ${of[name]}`);
     if (of.cuts.length) said.push(`${data.command === "recover" ? "the plan" : "a broker"} cuts ${segmentName(of, of.cuts[0].segment)} at position ${of.cuts[0].position}`);
-    if (of.open.length) said.push(`${of.open.length} open ${of.open.length === 1 ? "transaction" : "transactions"}`);
+    const hanging = of.open.filter((open) => open.hangs).length, some = (number, what) => `${of.open_is_cut ? "at least " : ""}${count(number)} ${what} ${number === 1 ? "transaction" : "transactions"}`;
+    if (of.open.length > hanging) said.push(some(of.open.length - hanging, "open"));
+    if (hanging) said.push(some(hanging, "hanging"));
     canvas.setAttribute("aria-label", `Map of ${of.name}: ${said.join("; ")}. Arrow keys move over the cells, Enter shows the findings.`);
     const caption = make("figcaption", {}, make("strong", { text: of.name }), ...said.map((each) => make("span", { text: each })));
     const redo = () => drawMap(of, scale, canvas.getContext("2d"), canvas.clientWidth, canvas.clientHeight, cursor);
@@ -214,7 +239,7 @@ sections.maps = (to) => {
       if (!sections.showFindings) return;
       const segment = cell === null ? -1 : segmentOf(of, scale, cell), base = of.segments.base[segment];
       const near = (finding) => under(finding, of.name);
-      const inside = (finding) => near(finding) && data.findings.files.segment[data.findings.file[finding]] === base;
+      const inside = (finding) => near(finding) && cell !== null && isListed(of, scale, cell) && data.findings.files.segment[data.findings.file[finding]] === base;
       const any = data.findings.code.some((_, finding) => inside(finding));
       sections.showFindings(any ? inside : near);
     };

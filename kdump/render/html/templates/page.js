@@ -7,7 +7,7 @@ sections.findings = (to) => {
   const file = (row) => found.file[row], partition = (row) => files.partition[file(row)];
   const severity = (row) => make("span", { class: `sev ${SEVERITIES[found.severity[row]][1]}`, text: SEVERITIES[found.severity[row]][0] });
   const code = (row) => found.codes[found.code[row]];
-  const name = (row) => (partition(row) < 0 ? files.name[file(row)] : names.name[partition(row)]);
+  const name = (row) => (partition(row) < 0 ? files.name[file(row)] : names[partition(row)]);
   const base = (row) => files.name[file(row)].split("/").pop().replace(/^0{4,}(?=\d)/, "…");
   const lower = (texts) => texts.map((text) => text.toLowerCase());
   const search = { text: null, file: lower(files.name), code: found.codes.map((each) => `${each.code} ${each.title}`.toLowerCase()) };
@@ -32,7 +32,7 @@ sections.findings = (to) => {
   function apply() {
     const text = chosen.text.toLowerCase(), topic = chosen.topic.toLowerCase(), segment = chosen.segment.replace(/^0+(?=.)/, "");
     if (text && !search.text) search.text = lower(found.text);
-    const topics = topic ? names.name.map((each) => each.toLowerCase().includes(topic)) : null;
+    const topics = topic ? names.map((each) => each.toLowerCase().includes(topic)) : null;
     const segments = segment ? files.segment.map((each) => each !== null && String(each).startsWith(segment)) : null;
     const left = table.filter((row) => chosen.severities.has(found.severity[row])
       && (chosen.code < 0 || found.code[row] === chosen.code)
