@@ -35,8 +35,6 @@ The numbers are those of Kafka 3.0 and later. The KRaft previews of 2.7 and 2.8 
 had no version in front of their messages.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from enum import IntEnum

@@ -11,8 +11,6 @@ Versions are `3`, `0-4`, `2+` or `none`. Values have the names, and the omission
 tagged field that has its default is left out. kdump.format.schema_fields has the bytes of each type.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -52,7 +50,7 @@ class FieldSchema(NamedTuple):
     tagged: VersionRange
     tag: int
     default: str
-    fields: tuple[FieldSchema, ...]
+    fields: "tuple[FieldSchema, ...]"
 
 
 class MessageSchema:
@@ -73,7 +71,7 @@ class MessageSchema:
         self.fields, self.structs = fields, structs
         self._readers: dict[int, StructRead] = {}
 
-    def read(self, reader: FieldReader, version: int) -> dict[str, FieldValue]:
+    def read(self, reader: FieldReader, version: int) -> "dict[str, FieldValue]":
         """The fields of a message in a version. Raises MalformedField.
 
         A version below or above those of the message is read as the nearest one, as Kafka's generated readers do. They
@@ -162,7 +160,7 @@ def _struct_reader(
             plain.append((field.name, _field_reader(message, field, version)))
     if not tags:
 
-        def read_plain(reader: FieldReader) -> dict[str, FieldValue]:
+        def read_plain(reader: FieldReader) -> "dict[str, FieldValue]":
             found = {name: read(reader) for name, read in plain}
             reader.tagged_fields()
             return found
@@ -173,7 +171,7 @@ def _struct_reader(
     defaults = {tag: default_of(message, field, version) for tag, field in tags.items()}
     order = [(field.name, field.tag if field.tagged.includes(version) else -1) for field in present]
 
-    def read_with_tags(reader: FieldReader) -> dict[str, FieldValue]:
+    def read_with_tags(reader: FieldReader) -> "dict[str, FieldValue]":
         found = {name: read(reader) for name, read in plain}
         tagged = reader.tagged_fields({tag: partial(read, reader) for tag, read in readers.items()})
         if not tagged:
@@ -189,7 +187,7 @@ def _struct_reader(
     return read_with_tags
 
 
-def _refuse_tag(tag: int, version: int, _reader: FieldReader) -> FieldValue:
+def _refuse_tag(tag: int, version: int, _reader: FieldReader) -> "FieldValue":
     raise MalformedField(
         f"tag {tag} does not belong to version {version}", f"Tag {tag} is not valid for version {version}"
     )
@@ -216,7 +214,7 @@ def _field_reader(message: MessageSchema, field: FieldSchema, version: int, *, t
     if field.is_array:
         element = _element_reader(message, field, version)
 
-        def read_array(reader: FieldReader) -> FieldValue:
+        def read_array(reader: FieldReader) -> "FieldValue":
             read = reader.nullable_array if nullable else reader.array
             return read(partial(element, reader), name)
 
@@ -228,7 +226,7 @@ def _field_reader(message: MessageSchema, field: FieldSchema, version: int, *, t
     read = _element_reader(message, field, version)
     if nullable:  # a struct
 
-        def read_nullable(reader: FieldReader) -> FieldValue:
+        def read_nullable(reader: FieldReader) -> "FieldValue":
             is_null = reader.uvarint(name) <= 0 if tagged else reader.number(I8, name) < 0
             return None if is_null else read(reader)
 
@@ -258,11 +256,11 @@ def _element_reader(message: MessageSchema, field: FieldSchema, version: int) ->
     return _struct_reader(message, struct_fields(message, field), version)
 
 
-def _refuse_struct(name: str, _reader: FieldReader) -> FieldValue:
+def _refuse_struct(name: str, _reader: FieldReader) -> "FieldValue":
     raise MalformedField(f"{name} is of an unknown version", f"Can't read {name} in this version")
 
 
-def default_of(message: MessageSchema, field: FieldSchema, version: int) -> FieldValue:
+def default_of(message: MessageSchema, field: FieldSchema, version: int) -> "FieldValue":
     """The value of a field that is not in a message."""
     if field.default == "null":
         return None

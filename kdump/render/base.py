@@ -4,8 +4,6 @@ A renderer formats. It gets values (batches, records, gaps, entries of companion
 to its `Output`. It reads no file, and counts, sorts and decides nothing.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -72,7 +70,7 @@ class RenderOptions(NamedTuple):
     print_data_log: bool = False
     skip_record_metadata: bool = False
     ascii_lines: bool = False
-    display: FindingDisplay | None = None
+    display: "FindingDisplay | None" = None
     totals: bool = True
     every_line: bool = False
     template: str = ""
@@ -108,14 +106,14 @@ class Renderer(ABC):
             self.close()
 
     @abstractmethod
-    def entry(self, path: Path, kind: str, fields: Fields) -> None:
+    def entry(self, path: Path, kind: str, fields: "Fields") -> None:
         """An entry of a companion, or another line that is a name and values: `index_entry`, `producer`, `action` …"""
 
     def findings(
         self,
-        findings: Iterable[Finding],
+        findings: "Iterable[Finding]",
         not_kept: Mapping[tuple[str, str], int] = _NOTHING,
-        show: Callable[[Finding], None] | None = None,
+        show: "Callable[[Finding], None] | None" = None,
     ) -> None:
         """Findings in the order of path and position, shown by `finding` or by `show`.
 
@@ -127,11 +125,11 @@ class Renderer(ABC):
         for item in (self.options.display or FindingDisplay()).shown(findings, not_kept):
             self.folded(item) if isinstance(item, FoldedFindings) else show(item)
 
-    def folded(self, folded: FoldedFindings) -> None:  # noqa: B027
+    def folded(self, folded: "FoldedFindings") -> None:  # noqa: B027
         """The number of the findings of a code and file that are not shown."""
 
     @abstractmethod
-    def finding(self, finding: Finding) -> None:
+    def finding(self, finding: "Finding") -> None:
         """A finding, with the sentence of the catalogue."""
 
     def hold(self) -> None:  # noqa: B027  # a format for programs has no verdict before its lines
@@ -153,15 +151,15 @@ class Renderer(ABC):
 class VerifyRenderer(Renderer):
     """The results of a verify."""
 
-    def file(self, path: Path, summary: FileSummary) -> None:
+    def file(self, path: Path, summary: "FileSummary") -> None:
         """A verified file, with its totals."""
         self.entry(path, "file", summary.fields())
 
-    def partition(self, path: Path, summary: PartitionSummary) -> None:
+    def partition(self, path: Path, summary: "PartitionSummary") -> None:
         """A verified partition, with its totals and what a broker's next start would leave."""
         self.entry(path, "partition", summary.fields())
 
-    def comparison(self, compared: PartitionComparison) -> None:
+    def comparison(self, compared: "PartitionComparison") -> None:
         """The pairs of the copies of a topic-partition."""
         name = compared.topic_partition
         of: Fields = {"topic": name.topic, "partition": name.partition, "topic_id": compared.topic_id}
@@ -171,16 +169,16 @@ class VerifyRenderer(Renderer):
         for pair in compared.pairs:
             self.entry(pair.left, "comparison", {**of, **pair.fields(), **also})
 
-    def comparison_summary(self, summary: ComparisonSummary, exit_status: int, seconds: float) -> None:
+    def comparison_summary(self, summary: "ComparisonSummary", exit_status: int, seconds: float) -> None:
         """The totals of a comparison of copies."""
 
-    def fingerprint_summary(self, summary: FingerprintSummary, exit_status: int, seconds: float) -> None:
+    def fingerprint_summary(self, summary: "FingerprintSummary", exit_status: int, seconds: float) -> None:
         """What was written of a fingerprint."""
 
-    def worst(self, partitions: Sequence[WorstPartition], hidden: int) -> None:
+    def worst(self, partitions: "Sequence[WorstPartition]", hidden: int) -> None:
         """The partitions with errors or warnings, the worst first; so many more are hidden."""
 
-    def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
+    def verify_summary(self, summary: "VerifySummary", exit_status: int) -> None:
         """The totals of a verify."""
 
 
@@ -190,13 +188,13 @@ class RecoveryRenderer(Renderer):
     shows_maps = False
     """Whether it shows the maps of partitions: they are made only then."""
 
-    def plan_map(self, plan: Plan, of: LogMap) -> None:
+    def plan_map(self, plan: "Plan", of: "LogMap") -> None:
         """What lies where in a partition with errors or warnings, and what the plan removes of it."""
 
-    def plan(self, fields: Fields) -> None:  # only a saved plan has to begin with it
+    def plan(self, fields: "Fields") -> None:  # only a saved plan has to begin with it
         """The options and paths of a recovery."""
 
-    def recovery(self, result: RecoveryResult) -> None:
+    def recovery(self, result: "RecoveryResult") -> None:
         """A partition, with what a recovery would do or has done."""
         for action in result.plan.actions:
             self.action(action, result.plan.topic_partition)
@@ -204,27 +202,27 @@ class RecoveryRenderer(Renderer):
         self.findings(result.left)
         self.recovered(result)
 
-    def action(self, action: Action, topic_partition: TopicPartition | None) -> None:
+    def action(self, action: "Action", topic_partition: "TopicPartition | None") -> None:
         """One action of a recovery."""
 
-    def all_not_covered(self, findings: Iterable[Finding]) -> None:
+    def all_not_covered(self, findings: "Iterable[Finding]") -> None:
         """The findings that a recovery leaves as they are."""
         self.findings(findings, show=self.not_covered)
 
-    def not_covered(self, finding: Finding) -> None:
+    def not_covered(self, finding: "Finding") -> None:
         """A finding that a recovery leaves as it is."""
         self.finding(finding)
 
-    def recovered(self, result: RecoveryResult) -> None:
+    def recovered(self, result: "RecoveryResult") -> None:
         """A partition as a whole, after its actions."""
 
-    def run(self, result: RunResult) -> None:
+    def run(self, result: "RunResult") -> None:
         """What became, in one directory, of a run that was undone or resumed."""
 
-    def recovery_summary(self, summary: RecoverySummary, exit_status: int, seconds: float) -> None:
+    def recovery_summary(self, summary: "RecoverySummary", exit_status: int, seconds: float) -> None:
         """The totals of a recovery."""
 
-    def undo_summary(self, start: RecoverySummary, exit_status: int, seconds: float) -> None:
+    def undo_summary(self, start: "RecoverySummary", exit_status: int, seconds: float) -> None:
         """The end of an undo: what a start does with the files, which are as they were before the run."""
         self.exit_summary("recover", exit_status, seconds)
 
@@ -232,7 +230,7 @@ class RecoveryRenderer(Renderer):
 class StatRenderer(Renderer):
     """The rows of a stat."""
 
-    def statistics(self, result: StatResult) -> None:
+    def statistics(self, result: "StatResult") -> None:
         """The rows of a stat, and at last the total."""
         for section in result.sections:
             for row in section.rows:
@@ -241,7 +239,7 @@ class StatRenderer(Renderer):
         if self.options.totals:
             self.row(result.total)
 
-    def row(self, row: Row) -> None:
+    def row(self, row: "Row") -> None:
         """One row."""
         self.entry(row.path or "", row.kind, row.fields())
 
@@ -249,7 +247,7 @@ class StatRenderer(Renderer):
 class ConversionRenderer(Renderer):
     """What was converted."""
 
-    def converted(self, value: PartitionConversion | OutputFile | ConvertFindings) -> None:
+    def converted(self, value: "PartitionConversion | OutputFile | ConvertFindings") -> None:
         """What was converted of a partition, a file of the output, or what is wrong with the logs."""
         from kdump.convert.results import ConvertFindings, OutputFile
 
@@ -261,12 +259,12 @@ class ConversionRenderer(Renderer):
             case _:
                 self.conversion(value)
 
-    def output_file(self, file: OutputFile) -> None:  # the line of its partition says enough
+    def output_file(self, file: "OutputFile") -> None:  # the line of its partition says enough
         """A file of the output."""
 
-    def conversion(self, value: PartitionConversion) -> None:
+    def conversion(self, value: "PartitionConversion") -> None:
         """What was converted of a partition."""
         self.entry(value.path, "partition", value.fields())
 
-    def convert_summary(self, summary: ConvertSummary, exit_status: int, seconds: float) -> None:
+    def convert_summary(self, summary: "ConvertSummary", exit_status: int, seconds: float) -> None:
         """The totals of a conversion."""

@@ -5,8 +5,6 @@ the fields. The producer epoch is that of the markers from PrepareCommit or Prep
 is flexible, came with Kafka 3.6 (KIP-915); its tagged field of the next producer epoch with KIP-939.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
@@ -95,7 +93,7 @@ def decode_value(data: bytes | None) -> TransactionLogValue | None:
     return transaction_log_value(version, _VALUE.read(reader, version))
 
 
-def transaction_log_value(version: int, fields: Fields) -> TransactionLogValue:
+def transaction_log_value(version: int, fields: "Fields") -> TransactionLogValue:
     """The typed form of the fields of a value."""
 
     def number(name: str, absent: int = -1) -> int:
@@ -120,5 +118,5 @@ def transaction_log_value(version: int, fields: Fields) -> TransactionLogValue:
     )
 
 
-def _topic_partitions(fields: Fields) -> TopicPartitions:
+def _topic_partitions(fields: "Fields") -> TopicPartitions:
     return TopicPartitions(str(fields["topic"]), cast("tuple[int, ...]", fields["partitionIds"]))

@@ -4,8 +4,6 @@ Columns without a value are left out. Where the rest is too wide, those of the l
 that may be shortened is. From WIDE columns on a table shows all. A heading may stand on several lines, a value never.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
