@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import shutil
@@ -12,6 +13,7 @@ import pytest
 
 from conftest import Command
 from kdump.convert.parquet import tasks as parquet_tasks
+from support import damage_partition
 from support.damage import damage
 from support.parquet_folders import contents, manifest_of, table_of
 
@@ -19,6 +21,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+LOSSES = (
+    ("segments/segments-0", "flip-payload", 1),
+    ("transactions/transactions-0", "zeroed-page", 1),
+    ("compacted/later-0", "offset-overflow", 2),
+)
+"""Topic-partitions, how each copy is damaged, and how many copies there are."""
+OF_FILES = {"files", "bytes", "seconds", "output"}
 
 
 @pytest.fixture
@@ -62,6 +71,29 @@ def test_convert_writes_the_same(
     other = kdump.inside("convert", "--master", master, "logs", "-o", str(place / "cluster"), "--codec", "none")
     assert other.status == 3
     assert "made with other settings" in other.problems
+
+
+def test_what_is_missing_is_said_alike(
+    spark: SparkSession, kdump: Command, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of damaged copies: each line, with the ranges of offsets, and their counts in the summary and in the manifest."""
+    monkeypatch.setattr(parquet_tasks, "_LEAST_BYTES", 1 << 12)
+    for number, (partition, damage_name, copies) in enumerate(LOSSES):
+        for copy in range(copies):
+            directory = kdump.directory / "logs" / f"{number} {copy}" / Path(partition).name
+            shutil.copytree(FIXTURES / partition, directory)
+            damage_partition.apply(damage_name, directory, random.Random(number))
+    said = []
+    for out, how in (("one", ("--jobs", "1")), ("cluster", ("--master", spark.sparkContext.master))):
+        ran = kdump.inside("convert", *how, "logs", "-o", str(place / out), "--format", "json")
+        entries = {of: each._replace(files=()) for of, each in manifest_of(place / out).partitions.items()}
+        lines = [line for line in map(json.loads, ran.text.splitlines()) if line["type"] != "file"]
+        for line in lines:  # a cluster writes parts
+            for name in OF_FILES & line.keys():
+                del line[name]
+        said.append((ran.status, ran.problems, lines, entries))
+    assert said[0] == said[1]
+    assert sum(bool(line.get("missing")) for line in said[0][2]) >= len(LOSSES) - 1
 
 
 def test_values_with_schemas(spark: SparkSession, kdump: Command, place: Path) -> None:
