@@ -1,12 +1,14 @@
 """Reads the ranges of a query as record batches, each in a task."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kdump.convert.ranges.cutting import RangeOfLog
+from kdump.convert.ranges.cutting import RANGE_BYTES, RangeOfLog
 from kdump.convert.ranges.range_log import RangeLog, following_slices, range_log
 from kdump.convert.records.reader import RecordStream
 from kdump.convert.tables import record_schema
@@ -20,7 +22,12 @@ from kdump.spark.source_options import SourceOptions, Table
 from kdump.spark.source_planning import PlannedLosses, plan_losses, plan_ranges
 from kdump.spark.source_schema import arrow_schema, as_expected, check_projection
 from kdump.spark.source_tables import TablePart, plan_table, read_table
+from kdump.storage.file_store import is_url
+from kdump.storage.object_store import object_store
 from kdump.storage.walk import MAX_BATCH_BYTES
+
+_KEPT_BYTES: Final = RANGE_BYTES + (32 << 20)
+"""What a task keeps of objects: its range, whose headers are read before its records, and the batches beside it."""
 
 
 class KdumpPartition(InputPartition):
@@ -85,6 +92,20 @@ def read_range(
     *,
     plans_again: bool = False,
     losses: list[Loss] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """As _read_range; of an object store each byte comes once, though headers are read before records."""
+    with object_store().keep(_KEPT_BYTES) if is_url(each.log.reference.partition.path) else nullcontext():
+        yield from _read_range(each, options, columns, max_batch_bytes, plans_again=plans_again, losses=losses)
+
+
+def _read_range(
+    each: RangeOfLog,
+    options: SourceOptions,
+    columns: list[str],
+    max_batch_bytes: int,
+    *,
+    plans_again: bool,
+    losses: list[Loss] | None,
 ) -> Iterator[pa.RecordBatch]:
     """The records of a range. Raises DataLoss, SourceError.
 

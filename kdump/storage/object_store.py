@@ -25,6 +25,7 @@ BLOCK_BYTES: Final = 8 << 20
 _FIRST_BYTES: Final = 256 << 10
 """What the first request of a reader reads that may need no more; each one after it reads twice as much."""
 _KEPT_BLOCKS: Final = 2
+_GAP_BYTES: Final = 1 << 20
 LISTING_SECONDS: Final = 300
 """So long a listing answers what is asked of the directories in it."""
 _PACKAGES: Final = {
@@ -113,6 +114,7 @@ class ObjectStore:
         self._systems: dict[tuple[str, str], Any] = {}
         self._of_parents: list[object] = []  # closing them here would wait for threads that this process has not
         self._trees: dict[str, _Tree] = {}
+        self._kept: _KeptBlocks | None = None
 
     def __reduce__(self) -> Any:
         return object_store, ()
@@ -223,9 +225,21 @@ class ObjectStore:
         try:
             with _failures_of(path):
                 system, place = self._system(path)
-                return ObjectFile(path, system, place)
+                return ObjectFile(path, system, place, self._kept)
         except OSError as error:
             raise SourceError(f"{path}: {reason_of(error)}") from None
+
+    @contextmanager
+    def keep(self, most_bytes: int) -> Iterator[None]:
+        """Keep what is read of objects that are opened in the meantime, for those that open them again.
+
+        Of more than `most_bytes` what was read first is forgotten.
+        """
+        before, self._kept = self._kept, _KeptBlocks(most_bytes)
+        try:
+            yield
+        finally:
+            self._kept = before
 
     def write(self, path: str, data: bytes) -> None:
         """Write a whole object. Raises OSError."""
@@ -320,10 +334,32 @@ def _modified_ns(info: ObjectInfo) -> int:
 # ---- an object
 
 
+class _KeptBlocks:
+    """Blocks of objects by their versions, each with the positions at which they begin."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes, self._bytes = most_bytes, 0
+        self._of: dict[tuple[Any, ...], dict[int, bytes]] = {}
+        self._order: list[tuple[dict[int, bytes], int]] = []
+
+    def of(self, version: tuple[Any, ...]) -> dict[int, bytes]:
+        """The blocks of an object; `add` adds to them."""
+        return self._of.setdefault(version, {})
+
+    def add(self, blocks: dict[int, bytes], position: int, block: bytes) -> None:
+        """Add a block to those of an object."""
+        blocks[position] = block
+        self._order.append((blocks, position))
+        self._bytes += len(block)
+        while self._bytes > self._most_bytes and len(self._order) > 1:
+            oldest, at = self._order.pop(0)
+            self._bytes -= len(oldest.pop(at))
+
+
 class ObjectFile(InputFile):
     """An object that was opened for reading, at the version that it had then."""
 
-    def __init__(self, path: str, system: Any, place: str) -> None:
+    def __init__(self, path: str, system: Any, place: str, kept: _KeptBlocks | None = None) -> None:
         """Raises OSError."""
         self.name = path
         self._system, self._place = system, place
@@ -334,7 +370,9 @@ class ObjectFile(InputFile):
             raise IsADirectoryError(errno.EISDIR, "a directory")
         self.size = status.st_size
         self.stamp = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-        self._blocks: dict[int, bytes] = {}
+        self._is_kept = kept is not None
+        self._kept = kept or _KeptBlocks(_KEPT_BLOCKS * BLOCK_BYTES)
+        self._blocks = self._kept.of((path, *self.stamp))
         self._stop, self._step = self.size, _FIRST_BYTES
         self._lock = threading.Lock()
         self._is_shared = self._file is getattr(system, "store", {}).get(place)
@@ -358,18 +396,20 @@ class ObjectFile(InputFile):
 
     def _block(self, position: int, need: int) -> tuple[int, bytes]:
         """Bytes from the object that hold a position, and where they begin. Raises SourceError."""
-        for start, block in self._blocks.items():
+        for start, block in list(self._blocks.items()):  # several threads may read it
             if start <= position < start + len(block):
                 return start, block
-        after = [start for start in self._blocks if start > position]
+        after = [start for start in list(self._blocks) if start > position]
         limit = self._stop if position < self._stop else position + need
+        start = position
+        if self._is_kept:  # a walk over headers jumps to the next one, and who reads the records needs what is between
+            before = max((at + len(block) for at, block in list(self._blocks.items()) if at < position), default=0)
+            start = before if position - before <= _GAP_BYTES else position
         end = min([max(position + self._step, position + min(need, BLOCK_BYTES)), limit, self.size, *after])
         self._step = min(2 * self._step, BLOCK_BYTES)
-        block = self._fetch(position, end)
-        while len(self._blocks) >= _KEPT_BLOCKS:
-            del self._blocks[next(iter(self._blocks))]
-        self._blocks[position] = block
-        return position, block
+        block = self._fetch(start, end)
+        self._kept.add(self._blocks, start, block)
+        return start, block
 
     def _fetch(self, start: int, stop: int) -> bytes:
         try:
@@ -407,7 +447,8 @@ class ObjectFile(InputFile):
             return self.size  # it is gone, or cannot be asked: what is read of it says so
 
     def close(self) -> None:
-        self._blocks.clear()
+        self._kept = _KeptBlocks(0)
+        self._blocks = {}
         # What is in memory belongs to its store.
         if not self._is_shared:
             self._file.close()

@@ -9,6 +9,7 @@ import random
 import shutil
 import socket
 from datetime import datetime, timedelta, timezone
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,12 +19,18 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pandas")
 
 import kdump
+from kdump.format.index import OFFSET_ENTRY
 from kdump.log.records import DamageWarning
 from kdump.spark import KdumpSource
 from kdump.spark.source_limits import SourceOptionError
 from kdump.spark.source_losses import DataLoss
+from kdump.spark.source_options import parse_batch_options
+from kdump.spark.source_planning import plan_ranges
+from kdump.spark.source_reader import read_range
+from kdump.storage.object_store import object_store
 from support import build
 from support.directories import TOPIC_ID, metadata
+from support.object_stores import Unsteady
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
@@ -547,3 +554,28 @@ def test_kraft_snapshots_are_in_no_table(tmp_path: Path) -> None:
         assert not [path for path in paths if str(path).endswith(".checkpoint")]
     with pytest.raises(kdump.SourceError, match="a KRaft snapshot, not a topic-partition"):
         read(place / "bootstrap.checkpoint")
+
+
+def test_a_task_reads_each_byte_of_an_object_store_once() -> None:
+    """Headers are read before records, and a consumer of committed records looks after its range, too."""
+    value = random.Random(1).randbytes(60_000)
+    parts = [build.batch([build.record(b"k", value)], base_offset=n) for n in range(400)]
+    Unsteady.reset()
+    object_store.cache_clear()
+    try:
+        at = [0, *accumulate(map(len, parts))]
+        entries = b"".join(OFFSET_ENTRY.pack(number, at[number]) for number in range(len(parts)))
+        for suffix, data in (("log", b"".join(parts)), ("index", entries)):
+            Unsteady().pipe_file(f"/bucket/t-0/{0:020d}.{suffix}", data)
+        for isolation in ("read_uncommitted", "read_committed"):
+            given = {"path": "unsteady://bucket", "minPartitions": "2", "kafka.isolation.level": isolation}
+            options = parse_batch_options(given)
+            ranges = plan_ranges(options)
+            assert len(ranges) == 2
+            Unsteady.calls.clear()
+            rows = sum(batch.num_rows for each in ranges for batch in read_range(each, options, ["offset"]))
+            assert rows == len(parts)
+            assert Unsteady.calls["bytes"] <= 1.2 * sum(map(len, parts))
+    finally:
+        Unsteady.reset()
+        object_store.cache_clear()
