@@ -195,6 +195,9 @@ def test_the_page_fits_and_is_accessible(verified: Opened, width: int, scheme: s
     page.set_viewport_size({"width": width, "height": 800})
     page.locator("#findings .line").first.click()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    numbers = "[...document.querySelectorAll('#partitions .cell.number')]"
+    cut = f"{numbers}.filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.textContent)"
+    assert page.evaluate(cut) == []
     assert page.evaluate("document.getElementsByTagName('*').length") <= MOST_NODES
     assert serious(page) == []
 

@@ -122,7 +122,7 @@ sections.partitions = (to) => {
       number("Errors", "errors", count, ""), number("Warnings", "warnings", count, ""),
       number("Segments", "segments", count, "wide"), number("Bytes", "bytes", bytes, ""), number("Not valid", "damaged", bytes, ""),
       number("Log start", "start", count, "wide"), number("Log end", "end", count), number("Then end", "broker_end", count),
-      { name: "Broker", width: "minmax(6.5rem, 1fr)", kind: "rest", show: (row) => (of.broker[row] === null ? "not known" : BROKER[of.broker[row]]), key: (row) => of.broker[row] },
+      { name: "Broker", width: "minmax(8rem, 1fr)", kind: "rest", show: (row) => (of.broker[row] === null ? "not known" : BROKER[of.broker[row]]), key: (row) => of.broker[row] },
     ],
   });
   to.append(make("p", { class: "about", text: "A row shows its findings." }), table.element);
