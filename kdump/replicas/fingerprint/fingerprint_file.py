@@ -102,7 +102,8 @@ class CopyFingerprint(NamedTuple):
 
 def load_copy(copy: CopyFingerprint) -> CopySketch:
     """Read the section of a copy. Raises SourceError."""
-    name = f"{copy.file}: the section of {copy.topic_partition} at byte {copy.entry.position}"
+    topic, partition = copy.topic_partition
+    name = f"{copy.file}: the section of {topic}-{partition} at byte {copy.entry.position}"
     try:
         with open(copy.file, "rb") as file:
             data = os.pread(file.fileno(), copy.entry.size, copy.entry.position)
