@@ -68,6 +68,11 @@ class RddBackend:
         """See SparkBackend. Spark counts the cores of the executors that there are now."""
         return max(self._context.defaultParallelism, 1)
 
+    @property
+    def settings(self) -> list[tuple[str, str]]:
+        """Spark's settings, those of its files too."""
+        return self._context.getConf().getAll()
+
     def run(self, groups: Sequence[bytes]) -> list[bytes]:
         """See SparkBackend."""
         self._context.addJobTag(self._tag)  # of this thread

@@ -15,6 +15,7 @@ from kdump.engine.protocol import Result, Task, TaskSizes, size_of_task
 from kdump.errors import KdumpError
 from kdump.spark.backends import SparkBackend
 from kdump.spark.failures import ResultTooLarge, sentence_of
+from kdump.spark.store_settings import NO_STORES, StoreSettings
 from kdump.spark.tasks import WorkerAnswer, packed_group
 
 LEAST_BYTES: Final = 128 << 20
@@ -39,8 +40,14 @@ _CANCEL_SECONDS: Final = 30
 class SparkEngine:
     """Works on the slots of a Spark back end. See kdump.engine.protocol.Engine."""
 
-    def __init__(self, backend: SparkBackend, on_notice: Callable[[str], object] | None = None) -> None:
-        """`on_notice` is called with a sentence where the cluster lets the work wait."""
+    def __init__(
+        self,
+        backend: SparkBackend,
+        on_notice: Callable[[str], object] | None = None,
+        stores: StoreSettings = NO_STORES,
+    ) -> None:
+        """`on_notice` is called with a sentence where the cluster lets the work wait. `stores` are for the workers."""
+        self._stores = stores
         self.slots = backend.slots
         self._backend = backend
         self._on_notice = on_notice
@@ -70,7 +77,8 @@ class SparkEngine:
                     more = bool(groups)
                     if more:
                         packed = [
-                            packed_group(function, group, names_host=self._backend.names_host) for group in groups
+                            packed_group(function, group, names_host=self._backend.names_host, stores=self._stores)
+                            for group in groups
                         ]
                         waves.append(_Wave(groups, packed, self._backend))
                 if waves:

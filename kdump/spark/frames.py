@@ -12,7 +12,9 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 from kdump.errors import KdumpError
 from kdump.spark.source_limits import EARLIEST, LATEST
 from kdump.spark.source_schema import loss_columns, record_columns
+from kdump.spark.store_settings import StoreSettings
 from kdump.spark.stream_options import LOSSES_LOCATION
+from kdump.storage.file_store import is_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,10 +39,13 @@ def read(
 
     `offsets`: for each topic and partition the first offset and the one after the last; no others are read.
     `timestamps`: the records from the first one at or after a time to the one before the first at or after another.
-    `columns`: those of the records that it has, in this order. `options` are further ones of the data source.
+    `columns`: those of the records that it has, in this order. `options` are further ones of the data source. URLs are
+    read with the session's settings spark.hadoop.fs.s3a.* and the like.
     """
     several = [paths] if isinstance(paths, str | PathLike) else list(paths)
-    reader = spark.read.format("kdump").options(**_offset_options(offsets), **_time_options(timestamps), **options)
+    stores = _store_options(spark) if any(is_url(fspath(path)) for path in several) else {}
+    reader = spark.read.format("kdump").options(**stores)
+    reader = reader.options(**_offset_options(offsets), **_time_options(timestamps), **options)
     if columns is not None:
         fields = {field.name: field for field in record_columns(include_headers=True).fields}
         if unknown := [name for name in columns if name not in fields]:
@@ -48,6 +53,12 @@ def read(
         reader = reader.schema(", ".join(f"`{name}` {fields[name].dataType.simpleString()}" for name in columns))
     texts = [fspath(path) for path in several]
     return reader.load(texts[0] if len(texts) == 1 else texts)
+
+
+def _store_options(spark: "SparkSession") -> Mapping[str, str]:
+    """The settings of object stores of the session; a client of Spark Connect has none."""
+    context = getattr(spark, "_sc", None)
+    return {} if context is None else StoreSettings(context.getConf().getAll()).options
 
 
 def _offset_options(offsets: Mapping[str, Mapping[int, Span]] | None) -> dict[str, str]:

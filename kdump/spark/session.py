@@ -22,6 +22,7 @@ from kdump.spark.backends import ConnectBackend, RddBackend, SparkBackend
 from kdump.spark.engine import SparkEngine
 from kdump.spark.failures import SparkFailure, sentence_of
 from kdump.spark.requirements import check_connect, check_pyspark, java_problem
+from kdump.spark.store_settings import NO_STORES, StoreSettings
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -64,7 +65,13 @@ def spark_engine(
     _check_answer(master)
     with ExitStack() as stack:
         start = _connect if masters.is_connect(master) else _classic
-        yield SparkEngine(start(master, dict(settings or {}), stack), on_notice)
+        backend = start(master, dict(settings or {}), stack)
+        stores = StoreSettings(
+            [*(backend.settings if isinstance(backend, RddBackend) else ()), *(settings or {}).items()]
+        )
+        stores.use()
+        stack.callback(NO_STORES.use)
+        yield SparkEngine(backend, on_notice, stores)
 
 
 def _check_answer(master: str) -> None:

@@ -23,6 +23,7 @@ from kdump.spark.source_limits import (
     check_batch_limits,
     limit_of,
 )
+from kdump.spark.store_settings import NO_STORES, StoreSettings, is_store_setting
 
 
 class Table(StrEnum):
@@ -86,6 +87,7 @@ class SourceOptions(NamedTuple):
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     table: Table = Table.RECORDS
+    stores: StoreSettings = NO_STORES
 
 
 OWN_OPTIONS: Final = ("path", "paths", "table")
@@ -166,6 +168,7 @@ def parse_common_options(options: Mapping[str, str]) -> SourceOptions:
         min_partitions=positive(options, "minPartitions"),
         max_records_per_partition=positive(options, "maxRecordsPerPartition"),
         table=_table(options.get("table")),
+        stores=StoreSettings(options.items()),
     )
 
 
@@ -173,7 +176,7 @@ def check_names(options: Iterable[str], known: Iterable[str]) -> None:
     """Refuse an option that is neither among `known` nor one of Kafka's consumer. Raises SourceOptionError."""
     written = {name.lower(): name for name in known}
     for name in options:
-        if name in written or name.startswith("kafka."):
+        if name in written or name.startswith("kafka.") or is_store_setting(name):
             continue
         near = get_close_matches(name, written, n=1)
         hint = f"; did you mean {written[near[0]]}?" if near else ""

@@ -50,6 +50,7 @@ class KdumpReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The partitions of the query. Raises KdumpError."""
+        self._options.stores.use()
         match self._options.table:
             case Table.RECORDS:
                 return [KdumpPartition(each) for each in plan_ranges(self._options)]
@@ -60,6 +61,7 @@ class KdumpReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The record batches of a partition. Raises KdumpError."""
         check_build(self._build)
+        self._options.stores.use()
         expected = arrow_schema(self._schema)
         match partition.value:
             case RangeOfLog() if self._options.table is Table.LOSSES:

@@ -75,6 +75,7 @@ class KdumpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: StreamOptions, schema: "StructType", build: str | None = None) -> None:
         """`build` is that of the driver, in a copy."""
         check_projection(schema, options.source)
+        options.source.stores.use()
         self._options, self._schema = options, schema
         self._build = build or build_name()
         self._follower = LogFollower(options)

@@ -4,7 +4,7 @@
     bytes     pickled values
     ========  =============================================================================================
     group     (build of kdump, working directory, whether errors name the host, bytes);
-              the bytes: (function, [task, …])
+              the bytes: (function, [task, …], settings of object stores)
     answer    (build of kdump, host, kind, bytes); the bytes: [result, …] compressed, the exception, or none
     ========  =============================================================================================
 
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kdump.errors import name_host
 from kdump.spark.builds import build_name, other_build
+from kdump.spark.store_settings import NO_STORES, StoreSettings
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -64,7 +65,8 @@ def _working_directory(directory: str) -> Iterator[None]:
 
 def _outcome(work: bytes) -> tuple[str, bytes]:
     try:
-        function, tasks = pickle.loads(work)
+        function, tasks, stores = pickle.loads(work)
+        stores.use()
         results = [function(task) for task in tasks]
         return DONE, zlib.compress(pickle.dumps(results, pickle.HIGHEST_PROTOCOL), _LEVEL)
     except Exception as error:  # noqa: BLE001  # the driver raises it
@@ -93,9 +95,11 @@ def run_batches(batches: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
 # ---- on the driver
 
 
-def packed_group(function: Callable[..., Any], tasks: list[Any], *, names_host: bool) -> bytes:
+def packed_group(
+    function: Callable[..., Any], tasks: list[Any], *, names_host: bool, stores: StoreSettings = NO_STORES
+) -> bytes:
     """A group to send."""
-    work = pickle.dumps((function, tasks), pickle.HIGHEST_PROTOCOL)
+    work = pickle.dumps((function, tasks, stores), pickle.HIGHEST_PROTOCOL)
     return pickle.dumps((build_name(), os.getcwd(), names_host, work), pickle.HIGHEST_PROTOCOL)
 
 

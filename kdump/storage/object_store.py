@@ -49,6 +49,8 @@ def object_store() -> "ObjectStore":
 
 ObjectInfo = Mapping[str, Any]
 """What fsspec says of an object, under names that differ from store to store."""
+SystemArguments = Mapping[str, Any]
+"""What a file system of fsspec is made with; the names differ from store to store."""
 
 
 class ObjectEntry:
@@ -115,9 +117,15 @@ class ObjectStore:
         self._of_parents: list[object] = []  # closing them here would wait for threads that this process has not
         self._trees: dict[str, _Tree] = {}
         self._kept: _KeptBlocks | None = None
+        self._arguments: Mapping[str, SystemArguments] = {}
 
     def __reduce__(self) -> Any:
         return object_store, ()
+
+    def configure(self, arguments: Mapping[str, SystemArguments]) -> None:
+        """Open the file systems of these protocols with these arguments, beside what fsspec is configured with."""
+        if arguments != self._arguments:
+            self._arguments, self._systems, self._trees = arguments, {}, {}
 
     # ---- paths
 
@@ -258,17 +266,17 @@ class ObjectStore:
         key = protocol, rest.partition("/")[0]
         system = self._systems.get(key)
         if system is None:
-            system = self._systems[key] = _new_system(protocol, path)
+            system = self._systems[key] = _new_system(protocol, path, self._arguments.get(protocol, {}))
         return system, str(system._strip_protocol(path))
 
 
-def _new_system(protocol: str, path: str) -> Any:
+def _new_system(protocol: str, path: str, arguments: SystemArguments) -> Any:
     try:
         from fsspec.core import url_to_fs
     except ImportError:
         _not_installed(protocol, "fsspec")
     try:
-        return url_to_fs(path, use_listings_cache=False)[0]
+        return url_to_fs(path, use_listings_cache=False, **arguments)[0]
     except ImportError as error:
         _not_installed(protocol, str(error))
 

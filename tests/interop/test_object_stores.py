@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -185,3 +186,40 @@ def test_what_cannot_be_read_is_a_sentence(server: Server) -> None:
     done = kdump("verify", url, environment=environment)
     assert done.status == 3
     assert "could not connect" in done.problems
+
+
+# ---- the data source of Spark
+
+
+def test_the_data_source_reads_s3a_with_settings_of_spark(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process. Each byte of the log comes about once, though headers are read before records."""
+    pytest.importorskip("pyspark")
+    pytest.importorskip("pandas")
+    from kdump.spark import KdumpSource
+    from kdump.spark.store_settings import NO_STORES
+    from kdump.storage.object_store import object_store
+
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "FSSPEC_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    _, data = put_segment(server, "spark-0", 5 * BLOCK_BYTES)
+    settings = {
+        "fs.s3a.access.key": "key",
+        "fs.s3a.secret.key": "secret",
+        "fs.s3a.endpoint": server.url,
+        "fs.s3a.endpoint.region": "us-east-1",
+        "fs.s3a.path.style.access": "true",
+    }
+    source = KdumpSource({"path": "s3a://bucket/spark-0", **settings})
+    try:
+        reader = source.reader(source.schema())
+        (part,) = reader.partitions()
+        object_store.cache_clear()  # as on a worker
+        server.reset()
+        assert sum(batch.num_rows for batch in reader.read(part)) == data.count(b"key")
+        assert server.sent_bytes <= 1.2 * len(data)
+        assert server.requests["GET"] <= 2 * 5 + 4
+    finally:
+        NO_STORES.use()
+        object_store.cache_clear()
