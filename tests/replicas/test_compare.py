@@ -90,6 +90,7 @@ class Case(NamedTuple):
 
 PUT, GONE, END = data(0, K, V), data(1, K, None), [data(number, b"e%d" % number, b"") for number in range(8, 12)]
 WRITTEN = data(2, K, V, pid=7)
+OPEN = [data(0, K, V), data(1, K, V, pid=7), data(2, b"m", V, pid=7), data(3, b"e", V)]
 
 HEALTHY = {
     "the same": Case(plain(), plain(), {}, {}),
@@ -113,9 +114,7 @@ HEALTHY = {
         [build.batch([build.record(K, V)], base_offset=1), *END],
     ),
     "open in both": Case([WRITTEN, *END], [WRITTEN, *END]),
-    "open in both, and the log of one begins after its first record": Case(
-        [WRITTEN, data(3, b"m", V, pid=7), *END], [data(3, b"m", V, pid=7), *END], {}, {},
-    ),
+    "open in both, and the log of one begins after its first record": Case(OPEN, OPEN[2:], {}, {}),
 }  # fmt: skip
 DIVERGENT = {
     "the tombstone was lost": (Case([*END], [PUT, *END]), "keys"),
