@@ -17,7 +17,6 @@ from kdump.log.severity import Severity
 from kdump.render import PAGE_FORMATS, REPORT_FORMATS, renderer
 from kdump.render import RenderOptions as Look
 from kdump.render.base import VerifyRenderer
-from kdump.storage.read_policy import ReadPolicy
 from kdump.verify import verify
 from kdump.verify.next_step import repair_of
 from kdump.verify.summary import (
@@ -310,16 +309,21 @@ def _fingerprint(chosen: dict[str, Any]) -> int:
     """Write a fingerprint. Returns the exit status."""
     from kdump.convert.output_file import single_file
     from kdump.replicas.fingerprint import fingerprint_file as files
-    from kdump.replicas.fingerprint.copy_sketch import SketchOptions
+    from kdump.replicas.fingerprint.copy_sketch import NO_KEY, FingerprintOptions
 
     _refuse_only_compared(chosen)
     chosen = {**chosen, "master": None}
     path, started, problems = chosen["fingerprint"], time.monotonic(), ProblemLog("fingerprinted")
-    key = files.NO_KEY if chosen["key_file"] is None else files.read_hash_key(chosen["key_file"])
+    key = NO_KEY if chosen["key_file"] is None else files.read_hash_key(chosen["key_file"])
     others = [files.read_fingerprint(each) for each in chosen["as_of"]]
     files.check_keys(others, key)
-    ends = files.common_ends(copy for file in others for copy in file.copies) if others else None
-    what, summary = SketchOptions(chosen["max_batch_bytes"], hash_key=key.key, key_id=key.key_id), None
+    copies = [copy for file in others for copy in file.copies]
+    what = FingerprintOptions(
+        chosen["max_batch_bytes"],
+        hash_key=key,
+        io_limit=chosen["io_limit"],
+        keep_cache=chosen["keep_cache"] is not False,
+    )
     overwrite = chosen["overwrite"] or files.is_fingerprint(path)
     with (
         options.partitions(chosen) as found,
@@ -327,11 +331,8 @@ def _fingerprint(chosen: dict[str, Any]) -> int:
         renderer(chosen["format_name"], sys.stdout, _look(chosen), VerifyRenderer) as out,
     ):
         with single_file(path, sys.stdout.buffer, overwrite=overwrite, inputs=chosen["paths"]) as file:
-            policy = ReadPolicy(chosen["io_limit"], chosen["keep_cache"] is not False)
             summary = files.FingerprintSummary(path)
-            for each in files.write_fingerprint(
-                file, job.found, what, engine=job.own_engine, as_of=ends, read_policy=policy
-            ):
+            for each in files.fingerprint_logs(job.found, file, what, engine=job.own_engine, fingerprints=copies):
                 if isinstance(each, SourceError):
                     problems.take([each])
                 else:
@@ -351,6 +352,7 @@ def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
     from kdump.replicas.comparison import Verdict
     from kdump.replicas.findings import comparison_findings
     from kdump.replicas.fingerprint import fingerprint_file as files
+    from kdump.replicas.fingerprint.copy_sketch import NO_KEY
 
     _refuse_not_compared(chosen)
     fails_undecided = chosen["fail_on"] == options.UNDECIDED
@@ -359,7 +361,7 @@ def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
     printed = [files.read_fingerprint(path) for path in chosen["paths"] if files.is_fingerprint(path)]
     disks = [path for path in chosen["paths"] if not files.is_fingerprint(path)]
     key = None if chosen["key_file"] is None else files.read_hash_key(chosen["key_file"])
-    files.check_keys(printed, key or (files.NO_KEY if disks else None))
+    files.check_keys(printed, key or (NO_KEY if disks else None))
     copies = [copy for file in printed for copy in file.copies]
     severities, summary = list[Severity](), ComparisonSummary()
     what = CompareOptions(

@@ -56,6 +56,12 @@ def decode(one: Buffer, other: Buffer, low: int, high: int) -> list[tuple[int, i
     Raises ValueError for other sizes.
     """
 
+def are_cuts(cuts: Buffer, start: int, stop: int) -> bool:
+    """Whether bytes are cuts of [start, stop): their offsets rise, and their counts do not fall."""
+
+def records_between(cuts: Buffer, start: int, stop: int) -> int:
+    """Return how many records there are between the first and the last cut in [start, stop]."""
+
 class LastRecords:
     """The last committed record of keys of one copy.
 
@@ -74,6 +80,9 @@ class LastRecords:
 
     def split(self) -> tuple[int, int]:
         """Drop half of the keys. Returns bits and prefix of that half."""
+
+    def restart(self, bits: int, prefix: int) -> None:
+        """Forget all keys, for those of another prefix."""
 
     def sum_into(self, sketch: RecordSketch) -> None:
         """Add the last records that are no tombstones."""

@@ -8,7 +8,9 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memmove, memset
 
-from kdump.kernel.key_table cimport KeyTable, add_row, first_slot, index_rows, release, set_up
+from kdump.kernel.key_table cimport (
+    KeyTable, add_row, clear, first_slot, index_rows, prefetch_slot, release, set_up,
+)
 from kdump.kernel.transactions cimport D_COMMITTED, D_UNDECIDED
 
 from kdump.kernel import record_hashes
@@ -38,6 +40,7 @@ cdef enum:
     L_HASH_LOW
     LAST_WIDTH
     MOST_PREFIX = 48
+    AHEAD = 8             # so many rows earlier the slot of a key is fetched
 assert record_hashes.HASH_COLUMNS[:6] == ("offset", "key_high", "key_low", "high", "low", "flags")
 assert len(record_hashes.HASH_COLUMNS) == HASH_WIDTH and record_hashes.OUTCOME == OUTCOME_SHIFT
 NO_KEY_ID, KEY_ID, CONTROL_ID = 0, 1, 2
@@ -370,6 +373,42 @@ def decode(one, other, int64_t low, int64_t high):
     return found
 
 
+def are_cuts(cuts, int64_t start, int64_t stop):
+    cdef Py_buffer view
+    cdef int64_t i, count
+    cdef const Cut *cut
+    cdef bint found
+    PyObject_GetBuffer(cuts, &view, PyBUF_SIMPLE)
+    try:
+        cut = <const Cut *> view.buf
+        count = view.len // <int64_t> sizeof(Cut)
+        found = count >= 2 and count * <int64_t> sizeof(Cut) == view.len
+        found = found and cut[0].offset == start and cut[0].count == 0 and cut[count - 1].offset == stop
+        for i in range(1, count if found else 1):
+            if cut[i].offset <= cut[i - 1].offset or cut[i].count < cut[i - 1].count:
+                found = False
+                break
+    finally:
+        PyBuffer_Release(&view)
+    return found
+
+
+def records_between(cuts, int64_t start, int64_t stop):
+    cdef Py_buffer view
+    cdef int64_t i, first = -1, last = -1
+    cdef const Cut *cut
+    PyObject_GetBuffer(cuts, &view, PyBUF_SIMPLE)
+    try:
+        cut = <const Cut *> view.buf
+        for i in range(view.len // <int64_t> sizeof(Cut)):
+            if start <= cut[i].offset <= stop:
+                first = i if first < 0 else first
+                last = i
+        return 0 if first < 0 else cut[last].count - cut[first].count
+    finally:
+        PyBuffer_Release(&view)
+
+
 # ---- the last record of each key of one copy
 
 @cython.final
@@ -418,6 +457,8 @@ cdef class LastRecords:
                 raise ValueError("count")
             while at < count:
                 hashed = <const int64_t *> view.buf + at * HASH_WIDTH
+                if at + AHEAD < count:
+                    prefetch_slot(&self._table, <uint64_t> hashed[AHEAD * HASH_WIDTH + H_KEY_HIGH])
                 outcome = hashed[H_FLAGS] >> OUTCOME_SHIFT
                 if hashed[H_FLAGS] & (NO_KEY_BIT | CONTROL_BIT) == 0 and self._is_mine(<uint64_t> hashed[H_KEY_HIGH]):
                     if outcome == D_UNDECIDED:
@@ -455,6 +496,14 @@ cdef class LastRecords:
         memset(self._table.slots, 0, (self._table.mask + 1) * sizeof(int32_t))
         index_rows(&self._table)
         return self.bits, self.prefix + 1
+
+    def restart(self, int64_t bits, uint64_t prefix):
+        if not 0 <= bits <= MOST_PREFIX:
+            raise ValueError("bits")
+        clear(&self._table)
+        self.bits = bits
+        self.prefix = prefix
+        self.undecided = 0
 
     def sum_into(self, RecordSketch sketch):
         cdef int64_t i

@@ -6,8 +6,9 @@ _MODULES = {
     "kdump.replicas.compare": "ComparisonSummary CopyExtent MergedRange PartitionComparison",
     "kdump.replicas.comparison": "DifferingKey KeyDifferences OffsetTally ReplicaComparison ReplicaDifferences Verdict",
     "kdump.replicas.evidence": "Evidence RepairStep",
-    "kdump.replicas.fingerprint.fingerprint_file": "CopyFingerprint HashKey",
-    "kdump.replicas.fingerprint.fingerprint_format": "IndexEntry",
+    "kdump.replicas.fingerprint.fingerprint_file": "CopyFingerprint FingerprintFile FingerprintedCopy",
+    "kdump.replicas.fingerprint.copy_sketch": "HashKey",
+    "kdump.replicas.fingerprint.fingerprint_format": "FingerprintHead IndexEntry",
     "kdump.replicas.merge": "MissingRecords ReplicaUse ReplicasRefused",
 }
 __all__, __getattr__, __dir__ = exports(__name__, _MODULES)

@@ -21,8 +21,8 @@ from kdump.format.naming import TopicPartition
 from kdump.log.ranges import OffsetRange
 from kdump.replicas.comparison import MOST_KEYS, ReplicaComparison, Verdict, compare_pair, not_compared
 from kdump.replicas.evidence import Evidence, RepairStep, evidence_of, repair_steps, stale_copy
-from kdump.replicas.fingerprint.copy_sketch import AsOf, SketchOptions, sketch_copy
-from kdump.replicas.fingerprint.fingerprint_file import NO_KEY, CopyFingerprint, HashKey, load_copy
+from kdump.replicas.fingerprint.copy_sketch import NO_KEY, AsOf, FingerprintOptions, HashKey, sketch_copy
+from kdump.replicas.fingerprint.fingerprint_file import CopyFingerprint, load_copy
 from kdump.replicas.fingerprint.fingerprint_format import CopySketch
 from kdump.replicas.fingerprint.sketch_pair import SketchedCopy, compare_sketches
 from kdump.replicas.log_survey import LogSurvey, survey_log
@@ -284,8 +284,7 @@ class _CopySource:
             as_of = AsOf(other._sketch.as_of, other._sketch.state is not None)
             if as_of not in self._as_of:
                 options = self._options
-                key = options.hash_key or NO_KEY
-                how = SketchOptions(options.max_batch_bytes, options.most_keys, key.key, key.key_id)
+                how = FingerprintOptions(options.max_batch_bytes, options.most_keys, options.hash_key or NO_KEY)
                 self._as_of[as_of] = sketch_copy(self.copy, how, as_of)
             found = self._as_of[as_of]
         return SketchedCopy(path, found)

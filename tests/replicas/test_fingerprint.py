@@ -19,15 +19,7 @@ from kdump.kernel.record_hashes import HASH_COLUMNS
 from kdump.kernel.sketches import RecordSketch, decode
 from kdump.replicas.compare import CompareOptions, PartitionComparison, compare_logs
 from kdump.replicas.comparison import ReplicaComparison, Verdict
-from kdump.replicas.fingerprint.copy_sketch import SketchOptions
-from kdump.replicas.fingerprint.fingerprint_file import (
-    CopyFingerprint,
-    Ends,
-    common_ends,
-    load_copy,
-    read_fingerprint,
-    write_fingerprint,
-)
+from kdump.replicas.fingerprint.fingerprint_file import CopyFingerprint, load_copy, read_fingerprint
 from kdump.replicas.fingerprint.fingerprint_format import parse_section, section_of
 from kdump.replicas.fingerprint.sketch_pair import SketchedCopy, compare_sketches
 from replicas.test_compare import (
@@ -41,6 +33,7 @@ from replicas.test_compare import (
     UNDECIDED,
     Case,
     cleaned_log,
+    compared,
     copies,
     data,
     directory,
@@ -53,12 +46,14 @@ from support import build
 from support.command_runs import run_inside
 from support.laws import SEED, examples
 
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
-def taken(broker: Path, file: Path, as_of: Ends | None = None, **how: int) -> Path:
+
+def taken(broker: Path, file: Path, as_of: Sequence[CopyFingerprint] = (), **how: int) -> Path:
     """The fingerprint of the copies of a broker."""
     out = io.BytesIO()
     found = kdump.discover([str(broker)])
-    for each in write_fingerprint(out, found, SketchOptions(**how), as_of=as_of):
+    for each in kdump.fingerprint_logs(found, out, kdump.FingerprintOptions(**how), fingerprints=as_of):
         assert not isinstance(each, Exception)
     file.write_bytes(out.getvalue())
     return file
@@ -82,7 +77,7 @@ def by_fingerprints(one: Path, other: Path, place: Path, **how: int) -> ReplicaC
     first = answer(*known(*files))
     if first.verdict is not Verdict.UNDECIDED:
         return first
-    ends = common_ends(known(*files))
+    ends = known(*files)
     files = taken(one, place / "1.g", ends, **how), taken(other, place / "2.g", ends, **how)
     return answer(*known(*files))
 
@@ -103,9 +98,24 @@ def test_fingerprints_give_the_verdict_of_the_disks(name: str, tmp_path: Path) -
 @pytest.mark.parametrize("name", cases())
 def test_a_fingerprint_and_a_disk_give_the_verdict_of_the_disks(name: str, tmp_path: Path) -> None:
     one, other = copies(tmp_path, cases()[name])
-    ends = common_ends(known(taken(one, tmp_path / "1.f"), taken(other, tmp_path / "2.f")))
+    ends = known(taken(one, tmp_path / "1.f"), taken(other, tmp_path / "2.f"))
     found = answer(*known(taken(other, tmp_path / "f", ends)), disks=[one])
     assert found.verdict is pair(one, other).verdict
+
+
+@pytest.mark.parametrize("release", ["", "-1.1.1", "-2.8.2"])
+def test_copies_that_brokers_wrote(release: str, tmp_path: Path) -> None:
+    """A leader and its follower, of all kinds of topics, some cleaned."""
+    brokers = [FIXTURES / f"{name}{release}" for name in ("leader", "follower")]
+    expected = {each.topic_partition: each.verdict for each in compared(*brokers)}
+    files = [taken(broker, tmp_path / f"{number}.f") for number, broker in enumerate(brokers)]
+    again = [taken(broker, tmp_path / f"{number}.g", known(*files)) for number, broker in enumerate(brokers)]
+    found = {
+        each.topic_partition: each.verdict
+        for each in kdump.compare_logs((), fingerprints=known(*again))
+        if isinstance(each, PartitionComparison)
+    }
+    assert (found, len(found) > 5) == (expected, True)
 
 
 def changed_log(choose: random.Random, count: int) -> tuple[list[bytes], list[bytes], int]:

@@ -39,16 +39,29 @@ _MOST_ABORTED: Final = 500
 _MOST_LATER: Final = 4000
 
 
-class SketchOptions(NamedTuple):
-    """How fingerprints are made. `hash_key` is that of the hashes, `key_id` says which: zeros for none.
+class HashKey(NamedTuple):
+    """The key of the hashes of a fingerprint, and what tells it from another one without saying it."""
 
-    `most_keys` are those that are kept in memory at a time.
+    key: bytes
+    key_id: bytes
+
+
+NO_KEY: Final = HashKey(NO_HASH_KEY, bytes(16))
+"""The key that everybody knows."""
+
+
+class FingerprintOptions(NamedTuple):
+    """How fingerprints are taken. `most_keys` are those that are kept in memory at a time.
+
+    `io_limit` bounds the bytes of logs that are read in a second, None for no limit. `keep_cache`: leave what was read
+    in the page cache.
     """
 
     max_batch_bytes: int = MAX_BATCH_BYTES
     most_keys: int = MOST_KEYS
-    hash_key: bytes = NO_HASH_KEY
-    key_id: bytes = bytes(16)
+    hash_key: HashKey = NO_KEY
+    io_limit: int | None = None
+    keep_cache: bool = True
 
 
 class AsOf(NamedTuple):
@@ -58,7 +71,7 @@ class AsOf(NamedTuple):
     with_state: bool = False
 
 
-def sketch_copy(partition: Partition, options: SketchOptions, as_of: AsOf | None = None) -> CopySketch:
+def sketch_copy(partition: Partition, options: FingerprintOptions, as_of: AsOf | None = None) -> CopySketch:
     """What a fingerprint says of a copy. Where a file vanishes meanwhile, discovers it again."""
     for _ in range(LIVE_READS):
         survey = survey_log(partition, options.max_batch_bytes)
@@ -70,7 +83,7 @@ def sketch_copy(partition: Partition, options: SketchOptions, as_of: AsOf | None
     return _unread(survey, CHANGED)
 
 
-def sketch_survey(survey: LogSurvey, options: SketchOptions, as_of: AsOf | None = None) -> CopySketch:
+def sketch_survey(survey: LogSurvey, options: FingerprintOptions, as_of: AsOf | None = None) -> CopySketch:
     """The same of a copy that was surveyed. Raises SourceError where a file vanishes meanwhile."""
     if survey.problem is not None:
         return _unread(survey, survey.problem)
@@ -95,7 +108,7 @@ def _unread(survey: LogSurvey, problem: str) -> CopySketch:
 
 
 class _CopyPass:
-    def __init__(self, survey: LogSurvey, options: SketchOptions, as_of: AsOf | None) -> None:
+    def __init__(self, survey: LogSurvey, options: FingerprintOptions, as_of: AsOf | None) -> None:
         self._survey, self._options = survey, options
         self._start = survey.start_offset
         end = max(survey.end_offset, self._start)
@@ -153,7 +166,7 @@ class _CopyPass:
             keys += [] if later is None else last.with_tombstones(later)
             if not waiting:
                 break
-            last = LastRecords(self._options.most_keys, *waiting.pop())
+            last.restart(*waiting.pop())
             for hasher in self._hashes(self._start, self._stop):
                 _fill(last, hasher, waiting)
         return copy._replace(
@@ -176,7 +189,9 @@ class _CopyPass:
         survey, options = self._survey, self._options
         outcomes = self._outcomes if decided else None
         slices = survey.slices(start, stop, options.max_batch_bytes)
-        with closing(BatchCursor(slices, start, stop, outcomes, options.max_batch_bytes, options.hash_key)) as cursor:
+        with closing(
+            BatchCursor(slices, start, stop, outcomes, options.max_batch_bytes, options.hash_key.key)
+        ) as cursor:
             hasher = cursor.hasher(keys=self._has_state, contents=decided)
             for _ in cursor.all_hashes(hasher):
                 yield hasher

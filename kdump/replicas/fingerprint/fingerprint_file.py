@@ -15,9 +15,8 @@ from kdump.engine.protocol import Engine, Serial
 from kdump.errors import SourceError, reason
 from kdump.format.naming import TopicPartition
 from kdump.kernel.crc import crc32c
-from kdump.replicas.batch_cursor import NO_HASH_KEY
 from kdump.replicas.comparison import fork_of
-from kdump.replicas.fingerprint.copy_sketch import AsOf, SketchOptions, sketch_copy
+from kdump.replicas.fingerprint.copy_sketch import AsOf, FingerprintOptions, HashKey, sketch_copy
 from kdump.replicas.fingerprint.fingerprint_format import (
     CHANGED,
     HEAD_BYTES,
@@ -49,18 +48,7 @@ _LONGEST_KEY: Final = 1 << 16
 _HEAD_READ: Final = HEAD_BYTES + 1000
 
 
-class HashKey(NamedTuple):
-    """The key of the hashes of a fingerprint, and what tells it from another one without saying it."""
-
-    key: bytes
-    key_id: bytes
-
-
-NO_KEY: Final = HashKey(NO_HASH_KEY, _NO_ID)
-"""The key that everybody knows."""
-
-
-def read_hash_key(path: str) -> HashKey:
+def read_hash_key(path: str | os.PathLike[str]) -> HashKey:
     """The key that a file says: all its bytes. Raises SourceError."""
     try:
         with open(path, "rb") as file:
@@ -134,8 +122,9 @@ def is_fingerprint(path: str) -> bool:
         return False
 
 
-def read_fingerprint(path: str) -> FingerprintFile:
+def read_fingerprint(path: str | os.PathLike[str]) -> FingerprintFile:
     """Read head and index of a fingerprint file. Raises SourceError."""
+    path = os.fspath(path)
     try:
         with open(path, "rb") as file:
             head = parse_head(path, file.read(_HEAD_READ))
@@ -172,19 +161,19 @@ class FingerprintSummary(NamedTuple):
 
     def with_copy(self, copy: "FingerprintedCopy") -> "FingerprintSummary":
         """With one more copy."""
-        failed = self.not_comparable + (copy.sketch.problem is not None)
+        failed = self.not_comparable + (copy.problem is not None)
         return self._replace(partitions=self.partitions + 1, not_comparable=failed)
 
 
 class FingerprintedCopy(NamedTuple):
-    """A copy of which the fingerprint was taken."""
+    """A copy of which the fingerprint was taken. `problem`: why it cannot be compared."""
 
     path: str
-    sketch: CopySketch
+    problem: str | None
 
     def errors(self) -> list[SourceError]:
         """That it could not be read."""
-        unread = self.sketch.problem in (UNREADABLE, CHANGED)
+        unread = self.problem in (UNREADABLE, CHANGED)
         return [SourceError(f"{self.path}: {_UNREAD}")] if unread else []
 
 
@@ -225,19 +214,20 @@ class _Task(NamedTuple):
     size_bytes: int
 
 
-def write_fingerprint(
-    out: IO[bytes],
+def fingerprint_logs(
     found: Iterable[Partition | LogDirectory | SourceError],
-    options: SketchOptions,
+    file: IO[bytes],
+    options: FingerprintOptions | None = None,
     *,
     engine: Engine | None = None,
-    as_of: Ends | None = None,
-    read_policy: ReadPolicy | None = None,
+    fingerprints: Iterable[CopyFingerprint] = (),
 ) -> Iterator[FingerprintedCopy | SourceError]:
     """Write a fingerprint file of the copies, in the order of topic, partition and directory; yields each, then errors.
 
+    `fingerprints`: those of all copies of these topic-partitions; each is then looked at up to the least end of them.
     A directory that a broker moved away is no copy.
     """
+    chosen, engine, ends = options or FingerprintOptions(), engine or Serial(), common_ends(fingerprints)
     partitions, errors = list[Partition](), list[SourceError]()
     for item in found:
         if isinstance(item, SourceError):
@@ -245,30 +235,28 @@ def write_fingerprint(
         elif isinstance(item, Partition) and item.topic_partition is not None and not item.state and item.segments:
             partitions.append(item)
     tasks = [
-        _Task(each, name, None if as_of is None else as_of.of(each), sum(one.log.size for one in each.segments))
+        _Task(each, name, ends.of(each), sum(one.log.size for one in each.segments))
         for each in by_directory(partitions)
         if (name := each.topic_partition) is not None
     ]
     tasks.sort(key=lambda task: (task.topic_partition, absolute(task.copy.path)))
-    engine = engine or Serial()
-    if read_policy is not None:
-        policy = read_policy.shared_by(engine.slots)
-        tasks = [task._replace(copy=with_read_policy(task.copy, policy)) for task in tasks]
-    head = head_of(FingerprintHead(socket.gethostname(), int(time.time() * 1000), options.key_id))
-    out.write(head)
+    policy = ReadPolicy(chosen.io_limit, chosen.keep_cache).shared_by(engine.slots)
+    tasks = [task._replace(copy=with_read_policy(task.copy, policy)) for task in tasks]
+    head = head_of(FingerprintHead(socket.gethostname(), int(time.time() * 1000), chosen.hash_key.key_id))
+    file.write(head)
     position, entries = len(head), list[IndexEntry]()
-    for task, copy in engine.map(partial(_sketch, options), tasks):
+    for task, copy in engine.map(partial(_sketch, chosen), tasks):
         data, directory = section_of(copy), absolute(task.copy.path)
         topic_id = _id_bytes(topic_id_of(task.copy))
         entries.append(IndexEntry(task.topic_partition, topic_id, directory, position, len(data), crc32c(data)))
-        out.write(data)
+        file.write(data)
         position += len(data)
-        yield FingerprintedCopy(task.copy.path, copy)
-    out.write(index_of(entries, position))
+        yield FingerprintedCopy(task.copy.path, copy.problem)
+    file.write(index_of(entries, position))
     yield from errors
 
 
-def _sketch(options: SketchOptions, task: _Task) -> CopySketch:
+def _sketch(options: FingerprintOptions, task: _Task) -> CopySketch:
     meta = meta_of(directory_above(task.copy.path))
     return sketch_copy(task.copy, options, task.as_of)._replace(node_id=None if meta is None else meta.node_id)
 

@@ -59,7 +59,6 @@ File: head, a section for each copy, index, trailer. A CRC-32C covers each of th
 
 import struct
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from kdump.broker.history import EpochRun
@@ -67,7 +66,7 @@ from kdump.errors import SourceError
 from kdump.format.index import AbortedTransaction
 from kdump.format.naming import TopicPartition
 from kdump.kernel.crc import crc32c
-from kdump.kernel.sketches import CELL_BYTES, CUT_BYTES, HASH_TABLES
+from kdump.kernel.sketches import CELL_BYTES, CUT_BYTES, HASH_TABLES, are_cuts
 from kdump.log.ranges import OffsetRange
 from kdump.replicas.log_survey import KAFKA_07, OUT_OF_ORDER, UNREADABLE
 
@@ -127,10 +126,6 @@ class Sketch(NamedTuple):
     cells: bytes = b""
     block_bits: int = 0
     bits: int = 0
-
-    def offsets(self) -> list[int]:
-        """The offsets of the cuts."""
-        return memoryview(self.cuts).cast("q")[:: CUT_BYTES // 8].tolist()
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
         """The number of each block of offsets, and its cells."""
@@ -277,10 +272,7 @@ def _checked(sketch: Sketch, start: int, as_of: int) -> Sketch:
     """The sketch, if it can be one of these offsets. Raises ValueError."""
     if not sketch.cuts and not sketch.cells:
         return sketch
-    cells = memoryview(sketch.cuts).cast("q")
-    offsets, counts = cells[::4].tolist(), cells[1::4].tolist()
-    rises = all(low < high for low, high in pairwise(offsets)) and all(low <= high for low, high in pairwise(counts))
-    if len(offsets) < 2 or not rises or (offsets[0], counts[0], offsets[-1]) != (start, 0, as_of):
+    if not are_cuts(sketch.cuts, start, as_of):
         raise ValueError("its sums are not of its offsets")
     blocks = ((as_of - 1) >> sketch.block_bits) - (start >> sketch.block_bits) + 1
     size = (HASH_TABLES << sketch.bits) * CELL_BYTES

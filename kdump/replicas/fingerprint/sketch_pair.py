@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 from kdump.broker.history import EpochRun
 from kdump.format.index import AbortedTransaction
 from kdump.kernel.sketches import (
-    CUT_BYTES,
     NO_KEY_ID,
     OUTCOME_HASHES,
     added,
     decode,
     halved,
+    records_between,
 )
 from kdump.kernel.transactions import ABORTED, COMMITTED, UNDECIDED
 from kdump.log.ranges import OffsetRange, common, united, without
@@ -144,7 +144,7 @@ class _SketchPair(CopyPair):
         """What only one copy has, as far as tables say it; and the offsets of which they do not."""
         left, right = (each.sketch.records for each in self._both)
         whole = OffsetRange(self._floor, self._end)
-        self._compared = min(_records_in(each, whole) for each in (left, right))
+        self._compared = min(records_between(each.cuts, *whole) for each in (left, right))
         if not left.cuts or not right.cuts:
             return [], []
         if (left.cuts, left.cells) == (right.cuts, right.cells):
@@ -154,7 +154,8 @@ class _SketchPair(CopyPair):
         found, known = list[_Entry](), list[OffsetRange]()
         for block in sorted(tables[0].keys() & tables[1].keys()):
             low, high = block << block_bits, (block + 1) << block_bits
-            entries = decode(tables[0][block], tables[1][block], low, min(high, _MOST_OFFSET))
+            one, other = tables[0][block], tables[1][block]
+            entries = [] if one == other else decode(one, other, low, min(high, _MOST_OFFSET))
             if entries is not None:
                 known.append(OffsetRange(low, high))
                 found += [_Entry(*each) for each in entries if self._floor <= each[0] < self._end]
@@ -330,11 +331,3 @@ def _between(start: tuple[int, int, int], stop: tuple[int, int, int]) -> tuple[i
     """How many records are between two cuts, and the sum of their hashes."""
     value = (stop[2] << 64 | stop[1]) - (start[2] << 64 | start[1])
     return stop[0] - start[0], value % (1 << 128)
-
-
-def _records_in(sketch: Sketch, within: OffsetRange) -> int:
-    """How many records are between the first and the last cut of some offsets."""
-    cells = memoryview(sketch.cuts).cast("q")
-    offsets, counts = cells[:: CUT_BYTES // 8].tolist(), cells[1 :: CUT_BYTES // 8].tolist()
-    low, high = bisect_left(offsets, within.start), bisect_left(offsets, within.stop + 1) - 1
-    return counts[high] - counts[low] if low < high else 0
