@@ -296,7 +296,7 @@ def _back(chosen: dict[str, Any]) -> int:
     from kdump.cli.execution import ProblemLog
     from kdump.cli.progress import Progress
     from kdump.recover import phases
-    from kdump.recover.preview import summary_after_undo
+    from kdump.recover.recover import summary_after_undo
     from kdump.recover.summary import RecoveryTotals
 
     started, problems, met = time.monotonic(), ProblemLog(), set[Severity]()

@@ -21,12 +21,15 @@ Of a companion that Kafka's reader refuses, everything is shown that can be read
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from kdump.dump.events import CompanionDamage, CompanionEntry
+from kdump.dump.dump_options import DumpOptions, RecordLimit
+from kdump.dump.events import CompanionDamage, CompanionEntry, DamageNote, Event, FileBegin, FileEnd
+from kdump.dump.kafka_tool.index_check import INDEX_ENTRIES, sanity_check_index
 from kdump.format import (
     checkpoint,
     clean_shutdown,
     index,
     meta_properties,
+    naming,
     partition_metadata,
     producer_snapshot,
     quorum_state,
@@ -35,6 +38,7 @@ from kdump.format import (
 from kdump.format.checkpoint import CheckpointError
 from kdump.format.naming import Kind
 from kdump.format.producer_snapshot import SnapshotError
+from kdump.storage.partition import LogFile
 from kdump.storage.source import MAX_COMPANION_BYTES, Source, read_whole, reader_of
 from kdump.storage.walk import Tail, TailContent
 from kdump.verify.findings import Severity
@@ -208,3 +212,49 @@ def _text(path: str, source: Source, kind: Kind) -> Iterator[CompanionEntry | Co
             text_format.parse(data)
     except CheckpointError as error:
         yield CompanionDamage(path, text_format.severity, str(error))
+
+
+def dump_companion(source: Source, file: LogFile, options: DumpOptions, limit: RecordLimit) -> Iterator[Event]:
+    """The content of a companion that is open as `source`. Raises SourceError."""
+    everything = options.everything
+    index_entry = INDEX_ENTRIES.get(file.kind)
+    if index_entry is not None and options.check_indexes:
+        yield from _check_index(source, file)
+        return
+    hidden = index_entry is not None and not options.index_entries
+    yield FileBegin(file, naming.topic_partition_of_file(file.path), None)
+    items: Iterator[CompanionEntry | Tail | CompanionDamage]
+    if index_entry is not None and hidden:
+        items = index_tail(source, index_entry.size)
+    else:
+        items = contents(file.path, source, file.kind, file.base_offset)
+    for item in items:
+        if isinstance(item, CompanionEntry):
+            if item.offsets is not None and not options.includes(*item.offsets):
+                continue
+            yield item
+            limit.take(1)
+            if limit.reached:
+                yield FileEnd(file, source.size, False)
+                return
+            continue
+        yield DamageNote(file.path, severity(item, file.active))
+        if everything or isinstance(item, CompanionDamage):
+            yield item
+    yield FileEnd(file, source.size, everything and not hidden)
+    if index_entry is not None and options.compare_indexes and everything:
+        from kdump.dump.kafka_tool.index_report import compare_index
+
+        for report in compare_index(file, source, options.max_batch_bytes):
+            yield DamageNote(file.path, report.severity)
+            yield report
+
+
+def _check_index(source: Source, file: LogFile) -> Iterator[Event]:
+    yield FileBegin(file, naming.topic_partition_of_file(file.path), None)
+    result = sanity_check_index(file, source)
+    if isinstance(result, CompanionDamage):
+        yield DamageNote(file.path, result.severity)
+    if result is not None:
+        yield result
+    yield FileEnd(file, source.size, False)

@@ -99,7 +99,7 @@ def _dump_files(files: Iterable[LogFile | SourceError], options: DumpOptions, li
                 elif file.kind in naming.FETCH_KINDS:
                     dump_file = _dump_fetch_result
                 else:
-                    from kdump.dump.companion_events import dump_companion  # a dump of logs does without
+                    from kdump.dump.companion_files import dump_companion  # a dump of logs does without
 
                     dump_file = dump_companion
                 yield from dump_file(source, file, options, limit)

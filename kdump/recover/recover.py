@@ -43,6 +43,7 @@ from kdump.recover.planner import (
 from kdump.recover.run_plan import RunPlan
 from kdump.recover.runs import Run, is_among_partitions, is_log_directory
 from kdump.recover.selection import Found
+from kdump.recover.summary import RecoverySummary, RecoveryTotals
 from kdump.recover.transactions_left import findings_left
 from kdump.storage.directory_handle import DirectoryHandle, attribute_losses
 from kdump.storage.discovery import discover
@@ -490,3 +491,19 @@ def _lower_recovery_points(done: Sequence[undo.RunResult]) -> None:
             taken = {folder.run for folder in undo_folders_in(handle)}
         if not plan.is_empty:
             applying.apply(plan, right[0].run if right[0].run not in taken else f"{right[0].run}-resumed")
+
+
+def summary_after_undo(paths: Sequence[str], *, is_partial: bool) -> RecoverySummary:
+    """The summary of a preview of partitions whose run was undone; `is_partial`: other ones failed.
+
+    Raises SourceError.
+    """
+    totals, failed = RecoveryTotals(RecoverOptions(), paths, applies=False), is_partial
+    for item in plan_recovery(discover(paths), compares=True):
+        if isinstance(item, Plan):
+            totals.add(RecoveryResult(item))
+        failed |= not isinstance(item, Plan)
+    summary = totals.summary(failed=failed)
+    if is_partial:
+        summary = summary._replace(verdict=summary.verdict._replace(unknown="not all of the run was undone"))
+    return summary
