@@ -17,17 +17,47 @@ What is left rises from the first batch to the last, over all segments. kdump.lo
 most batches, kdump.log.disputes decides between as many.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.java import MAX_LONG
+from kdump.kernel.results import NO_VALUE
 from kdump.log.disputes import EPOCH, Conflict, Disputes, Explanations, run_of
+from kdump.log.log_batches import IndexRange, LogBatches
+from kdump.log.offset_support import OffsetSupport
 from kdump.log.rising_chain import RisingChain, Support, uncontradicted
 from kdump.log.segment_batches import BatchSpan, SegmentBatches, are_ordered
+from kdump.storage.partition import Partition
 
 _MOST_ROUNDS: Final = 16
+
+
+class RowOrder(NamedTuple):
+    """The ranges of batches that are in order, and the numbers of the others with the codes of the findings about them.
+
+    Those rise with the offsets.
+    """
+
+    kept: list[IndexRange]
+    dropped: list[tuple[int, str]]
+
+
+def rows_in_order(partition: Partition, found: LogBatches) -> RowOrder:
+    """Which batches of the segments of a partition are in order."""
+    spans = _Spans(found)
+    segments = sorted_segments(
+        [SegmentBatches(number, segment, spans.of_file(number)) for number, segment in enumerate(partition.segments)]
+    )
+    order = in_order(segments, OffsetSupport(partition, segments))
+    numbers = {segment.log.path: number for number, segment in enumerate(partition.segments)}
+
+    def range_of(span: BatchSpan) -> IndexRange:
+        return spans.ranges[numbers[segments[span.file].log.path], span.position]
+
+    dropped = [(number, code) for span, code in order.dropped for number in range(*range_of(span))]
+    return RowOrder([*map(range_of, order.kept)], sorted(dropped, key=lambda each: found.first[each[0]]))
 
 
 class OffsetOrder(NamedTuple):
@@ -204,3 +234,70 @@ def _outdated(disputes: Disputes, conflicts: list[Conflict]) -> dict[BatchSpan, 
             conflicts.append(Conflict(run_of(newer), run_of(gone), EPOCH))
         outdated |= dict.fromkeys(older, "offset/backwards") | dict.fromkeys(rest, "epoch/backwards")
     return outdated
+
+
+class _Spans:
+    """The batches of a log as spans: neighbours that contradict no other batch are one."""
+
+    def __init__(self, found: LogBatches) -> None:
+        self._found = found
+        self.ranges: dict[tuple[int, int], IndexRange] = {}
+        runs = list(self._runs())
+        alone = uncontradicted([self._span(run) for run in runs])
+        parts: list[IndexRange] = []
+        for run, certain in zip(runs, alone, strict=True):
+            if certain:
+                parts.append(run)
+            else:
+                parts += [IndexRange(number, number + 1) for number in range(*run)]
+
+        self._of_files: dict[int, list[BatchSpan]] = {}
+        for part in parts:
+            span = self._span(part)
+            self.ranges[span.file, span.position] = part
+            self._of_files.setdefault(span.file, []).append(span)
+
+    def of_file(self, file: int) -> list[BatchSpan]:
+        """The spans of a file; `ranges` has the batches of each by the file and the position."""
+        return self._of_files.get(file, [])
+
+    def _runs(self) -> Iterator[IndexRange]:
+        found, start = self._found, 0
+        for number in range(1, len(found) + 1):
+            if number < len(found) and self._joins(number):
+                continue
+            yield IndexRange(start, number)
+            start = number
+
+    def _joins(self, number: int) -> bool:
+        """Whether a batch is of the same write of the log as the one before it."""
+        found, before = self._found, number - 1
+        return (
+            found.file[before] == found.file[number]
+            and found.epoch[before] == found.epoch[number]
+            and found.continues(number)
+            and found.first[before] <= found.last[before]
+            and found.first[number] <= found.last[number]
+            and not found.is_break(number)
+        )
+
+    def _span(self, part: IndexRange) -> BatchSpan:
+        found, (start, stop) = self._found, part
+        position, end = found.position[start], found.position[stop - 1] + found.size[stop - 1]
+        legacy = found.epoch[start] == NO_VALUE
+        wrapper = legacy and any(found.first[number] < found.last[number] for number in range(start, stop))
+        return BatchSpan(
+            found.file[start],
+            position,
+            end - position,
+            0 if legacy else 2,
+            found.first[start],
+            found.last[stop - 1],
+            -1 if legacy else found.epoch[start],
+            int(wrapper),
+            -1,
+            -1,
+            0,
+            -1,
+            stop - start,
+        )

@@ -9,19 +9,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kdump.kernel.results import NO_VALUE
 from kdump.log.damage import DamagedRange
 from kdump.log.log_batches import IndexRange, LogBatches
-from kdump.log.offset_order import in_order, sorted_segments
-from kdump.log.offset_support import OffsetSupport
+from kdump.log.offset_order import rows_in_order
 from kdump.log.ranges import OffsetRange, common
-from kdump.log.rising_chain import uncontradicted
-from kdump.log.segment_batches import BatchSpan, SegmentBatches
 from kdump.storage.partition import Partition
 from kdump.verify.catalogue import CATALOGUE
 from kdump.verify.findings import Finding, FindingData, Severity
 
-_RECORD_BATCH: Final = 2
 _SAME: Final = "the same records with these offsets are kept"
 
 
@@ -103,23 +98,10 @@ def ordered(partition: Partition, found: LogBatches) -> OrderedBatches:
     """The batches of the segments of a partition in the order of their offsets."""
     if found.is_ordered:
         return OrderedBatches(found, (), found.select(()))
-    spans = _Spans(found)
-    files = [
-        SegmentBatches(number, segment, batches=spans.of_file(number))
-        for number, segment in enumerate(partition.segments)
-    ]
-    files = sorted_segments(files)
-    order = in_order(files, OffsetSupport(partition, files))
-    numbers = {segment.log.path: number for number, segment in enumerate(partition.segments)}
-
-    def range_of(span: BatchSpan) -> IndexRange:
-        return spans.ranges[numbers[files[span.file].log.path], span.position]
-
-    single = [(number, code) for span, code in order.dropped for number in range(*range_of(span))]
-    single.sort(key=lambda each: found.first[each[0]])
-    parts = [IndexRange(number, number + 1) for number, _ in single]
-    left_out = tuple(_left_out(found, number, code) for number, code in single)
-    return OrderedBatches(found.select(map(range_of, order.kept)), left_out, found.select(parts))
+    order = rows_in_order(partition, found)
+    parts = [IndexRange(number, number + 1) for number, _ in order.dropped]
+    left_out = tuple(_left_out(found, number, code) for number, code in order.dropped)
+    return OrderedBatches(found.select(order.kept), left_out, found.select(parts))
 
 
 def unordered_findings(left_out: Iterable[LeftOutBatch]) -> Iterator[Finding]:
@@ -200,70 +182,3 @@ def missing_findings(holes: Iterable[DamagedRange]) -> Iterator[Finding]:
 def _left_out(found: LogBatches, number: int, code: str) -> LeftOutBatch:
     log, first, last = found.logs[found.file[number]], found.first[number], found.last[number]
     return LeftOutBatch(log.path, found.position[number], found.size[number], first, last, found.count[number], code)
-
-
-class _Spans:
-    """The batches of a copy as spans: neighbours that contradict no other batch are one."""
-
-    def __init__(self, found: LogBatches) -> None:
-        self._found = found
-        self.ranges: dict[tuple[int, int], IndexRange] = {}
-        runs = list(self._runs())
-        alone = uncontradicted([self._span(run) for run in runs])
-        parts: list[IndexRange] = []
-        for run, certain in zip(runs, alone, strict=True):
-            if certain:
-                parts.append(run)
-            else:
-                parts += [IndexRange(number, number + 1) for number in range(*run)]
-
-        self._of_files: dict[int, list[BatchSpan]] = {}
-        for part in parts:
-            span = self._span(part)
-            self.ranges[span.file, span.position] = part
-            self._of_files.setdefault(span.file, []).append(span)
-
-    def of_file(self, file: int) -> list[BatchSpan]:
-        """The spans of a file; `ranges` has the batches of each by the file and the position."""
-        return self._of_files.get(file, [])
-
-    def _runs(self) -> Iterator[IndexRange]:
-        found, start = self._found, 0
-        for number in range(1, len(found) + 1):
-            if number < len(found) and self._joins(number):
-                continue
-            yield IndexRange(start, number)
-            start = number
-
-    def _joins(self, number: int) -> bool:
-        """Whether a batch is of the same write of the log as the one before it."""
-        found, before = self._found, number - 1
-        return (
-            found.file[before] == found.file[number]
-            and found.epoch[before] == found.epoch[number]
-            and found.continues(number)
-            and found.first[before] <= found.last[before]
-            and found.first[number] <= found.last[number]
-            and not found.is_break(number)
-        )
-
-    def _span(self, part: IndexRange) -> BatchSpan:
-        found, (start, stop) = self._found, part
-        position, end = found.position[start], found.position[stop - 1] + found.size[stop - 1]
-        legacy = found.epoch[start] == NO_VALUE
-        wrapper = legacy and any(found.first[number] < found.last[number] for number in range(start, stop))
-        return BatchSpan(
-            found.file[start],
-            position,
-            end - position,
-            0 if legacy else _RECORD_BATCH,
-            found.first[start],
-            found.last[stop - 1],
-            -1 if legacy else found.epoch[start],
-            int(wrapper),
-            -1,
-            -1,
-            0,
-            -1,
-            stop - start,
-        )
