@@ -258,6 +258,10 @@ _EVIDENCE: Final = {
 }
 _STEPS: Final = {
     "describe": "see which broker leads the partition",
+    "fill": (
+        "while its broker is stopped, give {path} the valid batches that it lacks and another copy has; with --dry-run "
+        "it is only shown"
+    ),
     "unknown": (
         "nothing says which copy is right: delete no copy; give --metadata, or produce again the keys that have a "
         "wrong value"

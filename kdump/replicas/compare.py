@@ -20,7 +20,7 @@ from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
 from kdump.log.ranges import OffsetRange
 from kdump.replicas.comparison import MOST_KEYS, ReplicaComparison, Verdict, compare_pair, not_compared
-from kdump.replicas.evidence import Evidence, RepairStep, evidence_of, repair_steps, stale_copy
+from kdump.replicas.evidence import Evidence, RepairStep, evidence_of, fill_sources, fill_step, repair_steps, stale_copy
 from kdump.replicas.fingerprint.copy_sketch import NO_KEY, AsOf, FingerprintOptions, HashKey, sketch_copy
 from kdump.replicas.fingerprint.fingerprint_file import CopyFingerprint, load_copy
 from kdump.replicas.fingerprint.fingerprint_format import CopySketch
@@ -28,7 +28,7 @@ from kdump.replicas.fingerprint.sketch_pair import SketchedCopy, compare_sketche
 from kdump.replicas.log_survey import LogSurvey, survey_log
 from kdump.storage.copies import by_directory, grouped_by_id, topic_id_of
 from kdump.storage.discovery import discover
-from kdump.storage.file_store import directory_above, exists, parent_of
+from kdump.storage.file_store import directory_above, exists, parent_of, store_of
 from kdump.storage.live import LIVE_READS
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.storage.walk import MAX_BATCH_BYTES
@@ -99,7 +99,8 @@ class PartitionComparison(NamedTuple):
     `topic_id` is None where no copy has one: then the name alone says that they belong together. `evidence` says which
     copy is not as it should be, the strongest first. `unclean_elections` are those that the metadata log has, of a
     topic-partition whose copies diverged. `extents` say which offsets each copy has, `merged` what a merge takes from
-    which, in the order of the offsets, where CompareOptions asks for it.
+    which, in the order of the offsets, where CompareOptions asks for it. `fills` are the steps that give a copy which
+    is damaged, or lacks records, the batches of others; none where kdump recover --fill-from would give it none.
     """
 
     topic_partition: TopicPartition
@@ -110,6 +111,7 @@ class PartitionComparison(NamedTuple):
     unclean_elections: tuple[UncleanElection, ...] = ()
     extents: tuple[CopyExtent, ...] = ()
     merged: tuple[MergedRange, ...] = ()
+    fills: tuple[RepairStep, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -123,9 +125,9 @@ class PartitionComparison(NamedTuple):
         return stale_copy(self.evidence)
 
     def repair_steps(self) -> list[RepairStep]:
-        """What to do about copies that diverged, in the order in which to do it."""
+        """What to do about copies that diverged or are damaged, in the order in which to do it."""
         directories = {each.path: each.directory for each in self.extents if each.directory is not None}
-        return list(repair_steps(self.topic_partition, self.pairs, self.stale, directories))
+        return list(repair_steps(self.topic_partition, self.pairs, self.stale, directories, self.fills))
 
 
 def compare_logs(
@@ -251,7 +253,8 @@ def _compare(options: CompareOptions, task: _Copies) -> PartitionComparison | So
     extents = tuple(each.extent() for each in known)
     disks = [each.copy for each in known if isinstance(each.copy, Partition)]
     merged = tuple(_merged(disks, options.max_batch_bytes)) if options.merges and len(disks) == len(copies) > 1 else ()
-    return PartitionComparison(task.topic_partition, task.topic_id, paths, pairs, evidence, (), extents, merged)
+    fills = tuple(_fills(known, pairs, stale_copy(evidence), options.max_batch_bytes))
+    return PartitionComparison(task.topic_partition, task.topic_id, paths, pairs, evidence, (), extents, merged, fills)
 
 
 class _CopySource:
@@ -314,6 +317,27 @@ def _compare_two(left: _CopySource, right: _CopySource, options: CompareOptions)
             left.again()
             right.again()
     return not_compared(left.survey, right.survey, "changed")
+
+
+def _fills(
+    known: Sequence[_CopySource], pairs: Sequence[ReplicaComparison], stale: str | None, max_batch_bytes: int
+) -> Iterator[RepairStep]:
+    """The copies that others would give batches, as kdump recover --fill-from does it, and which of these give some."""
+    disks = {each.copy.path: each.copy for each in known if isinstance(each.copy, Partition)}
+    damaged = {each.copy.path for each in known if each.survey is not None and each.survey.damage}
+    for path, copy in disks.items():
+        sources = [disks[other] for other in fill_sources(path, damaged, pairs, stale) if other in disks]
+        if not sources or not all(store_of(each).is_local for each in (path, *(one.path for one in sources))):
+            continue
+        from kdump.replicas.fill import fill_of
+
+        try:
+            found = fill_of(copy, sources, max_batch_bytes)
+        except SourceError:
+            continue
+        given = dict.fromkeys(parent_of(each.slice.log.path) for each in found.slices if not each.own)
+        if found.filled:
+            yield fill_step(path, list(given))
 
 
 def _merged(copies: Sequence[Partition], max_batch_bytes: int) -> Iterator[MergedRange]:

@@ -5,7 +5,7 @@ say it comes in an order: the metadata of the cluster, the rules of a single log
 """
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -32,6 +32,8 @@ ABORT: Final = "abort"
 """End a transaction that is open in the copy alone, while that copy leads."""
 WRONG: Final = "wrong"
 """What would spread the wrong data."""
+FILL: Final = "fill"
+"""Stop the broker of a copy that is damaged or lacks records, and give it the batches of copies that have them."""
 UNKNOWN: Final = "unknown"
 """Nothing says which copy is right: delete none."""
 _MOST_ABORTS: Final = 3
@@ -139,15 +141,20 @@ def repair_steps(
     pairs: Sequence[ReplicaComparison],
     stale: str | None,
     directories: Mapping[str, str] = MappingProxyType({}),
+    fills: Sequence[RepairStep] = (),
 ) -> Iterator[RepairStep]:
-    """What to do about copies that diverged, in the order in which to do it.
+    """What to do about copies that diverged or are damaged, in the order in which to do it.
 
-    `directories`: those of copies on their brokers, where that is not their path.
+    `directories`: those of copies on their brokers, where that is not their path. `fills`: the steps that give a copy
+    the batches of others.
     """
+    fills = [each for each in fills if each.path != stale]  # it is deleted, and fetched again
     if not any(pair.verdict is Verdict.DIVERGED for pair in pairs):
+        yield from fills
         return
     topic = shlex.quote(name.topic)
     yield RepairStep(DESCRIBE, None, f"kafka-topics.sh {_SERVER} --describe --topic {topic}")
+    yield from fills
     if stale is None:
         yield RepairStep(UNKNOWN)
     else:
@@ -165,3 +172,28 @@ def repair_steps(
     for path, offset in sorted(opened)[:_MOST_ABORTS]:
         place = f"--topic {topic} --partition {name.partition} --start-offset {offset}"
         yield RepairStep(ABORT, path, f"kafka-transactions.sh {_SERVER} abort {place}")
+
+
+def fill_sources(
+    path: str, damaged: Collection[str], pairs: Sequence[ReplicaComparison], stale: str | None
+) -> list[str]:
+    """The copies that may give a copy batches: none where it is neither damaged nor lacks records.
+
+    They have the records of that copy, and no other ones, at the offsets of both.
+    """
+    of = [(pair, pair.right if pair.left == path else pair.left) for pair in pairs if path in (pair.left, pair.right)]
+    missing = [pair.differs.missing_left if pair.left == path else pair.differs.missing_right for pair, _ in of]
+    if path not in damaged and not any(each.count for each in missing):
+        return []
+    return [other for pair, other in of if other != stale and _is_one_history(pair)]
+
+
+def _is_one_history(pair: ReplicaComparison) -> bool:
+    found = pair.differs
+    return found.fork is None and not any(each.count for each in (found.records, found.epochs, found.outcomes))
+
+
+def fill_step(path: str, sources: Sequence[str]) -> RepairStep:
+    """The step that gives a copy the batches of others."""
+    given = (word for source in sources for word in ("--fill-from", source))
+    return RepairStep(FILL, path, " ".join(map(shlex.quote, ("kdump", "recover", *given, "--", path))))

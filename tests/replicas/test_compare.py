@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -733,3 +734,49 @@ def test_an_option_of_the_checks_is_refused(given: list[str], tmp_path: Path) ->
     ran = run_inside(tmp_path, "verify", "--compare", *given, str(one), str(other))
     assert (ran.status, ran.text) == (2, "")
     assert f"leave out {given[0]}" in ran.problems
+
+
+def flip_in_last_batch(broker: Path, base: int) -> None:
+    log = broker / "t-0" / f"{base:020}.log"
+    content = bytearray(log.read_bytes())
+    content[-3] ^= 1
+    log.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["damaged", "a segment short"])
+def test_what_to_do_names_the_command_that_gives_a_copy_the_batches_of_another(name: str, tmp_path: Path) -> None:
+    log = [data(number, None, b"v%d" % number) for number in range(12)]  # what has no keys, no cleaner goes over
+    one, other = (directory(tmp_path / f"a {number}", log) for number in range(2))
+    if name == "damaged":
+        flip_in_last_batch(other, 4)
+    else:
+        (other / "t-0" / f"{4:020}.log").unlink()
+    (step,) = [each for each in verify(one, other)[1][0]["steps"] if each["step"] == "fill"]
+    assert step["path"] == str(other / "t-0")
+    words = shlex.split(step["command"])
+    assert words == ["kdump", "recover", "--fill-from", str(one / "t-0"), "--", str(other / "t-0")]
+    ran = run_inside(tmp_path, *words[1:])
+    assert ran.status == 0, ran.text
+    assert [line["verdict"] for line in verify(one, other)[1] if line["type"] == "comparison"] == ["agree"]
+    assert verify(one, other)[1][0]["steps"] == []
+    ran = run_inside(tmp_path, "verify", "--compare", "--format", "text", str(one), str(other))
+    assert "to do" not in ran.text
+
+
+@pytest.mark.parametrize("name", ["cleaned", "with another record", "both damaged there", "lagging", "alone stale"])
+def test_no_fill_is_named_where_it_would_not_be_allowed_or_gives_nothing(name: str, tmp_path: Path) -> None:
+    how = {"checkpoints": CLEANED} if name == "cleaned" else {}
+    one = directory(tmp_path / "a", plain(), **how)
+    wrong = [*plain()[:9], data(9, b"k1", b"x"), *plain()[10:]]
+    log = wrong if name == "with another record" else plain()[:6] if name == "lagging" else plain()
+    other = directory(tmp_path / "b", log, **how)
+    several = [one, other]
+    if name == "alone stale":  # the third copy says which of the two is wrong: it is deleted, not filled
+        several.append(directory(tmp_path / "c", plain()))
+        (other / "t-0" / f"{8:020}.log").write_bytes(b"".join(wrong[8:]))
+    if name != "lagging":
+        flip_in_last_batch(other, 4)
+    if name == "both damaged there":
+        flip_in_last_batch(one, 4)
+    steps = verify(*several)[1][0]["steps"]
+    assert "fill" not in [each["step"] for each in steps]

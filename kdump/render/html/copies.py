@@ -34,12 +34,12 @@ class CopyTable:
         self.following: str | None = None
 
     def add(self, compared: PartitionComparison) -> None:
-        """Add the pairs of the copies of a topic-partition. `following` is the first command of the first repair."""
+        """Add the pairs of the copies of a topic-partition. `following` is the first command of what is to be done."""
         if not compared.pairs:
             return
         order = _ORDER[str(compared.verdict)]
         self._blocks.add((order,), lambda: script_json(_partition(compared, self._names, self._command)))
-        if self.following is None and compared.verdict == "diverged":
+        if self.following is None:
             commands = (step.command for step in compared.repair_steps())
             self.following = next((command for command in commands if command is not None), None)
 
