@@ -65,6 +65,11 @@ class _PreparationTask(NamedTuple):
         """The bytes of their logs."""
         return sum(segment.log.size for copy in self.chosen.copies for segment in copy.segments)
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the copies."""
+        return tuple(copy.path for copy in self.chosen.copies)
+
 
 def prepare(
     found: Iterable[Found],

@@ -44,6 +44,12 @@ def size_of_task(task: object) -> int:
     return size
 
 
+def paths_of_task(task: object) -> tuple[str, ...]:
+    """The paths that a task reads, none where it does not say (`paths`)."""
+    paths: tuple[str, ...] = getattr(task, "paths", ())
+    return paths
+
+
 class Serial:
     """In this process: a task runs when its result is asked for, and the next task is not taken before."""
 

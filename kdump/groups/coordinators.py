@@ -64,6 +64,11 @@ class LoadTask(NamedTuple):
         """The bytes of the logs."""
         return sum(segment.log.size for copy in self.copies for segment in copy.segments)
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the copies."""
+        return tuple(copy.path for copy in self.copies)
+
 
 class CoordinatorSources:
     """Watches what was found for the partitions of coordinators, and for the ids of topics."""

@@ -37,8 +37,8 @@ class SparkBackend(Protocol):
     most_result_bytes: int
     names_host: bool
 
-    def run(self, groups: Sequence[bytes]) -> list[bytes]:
-        """The answers of the groups, in order. Raises what Spark raises."""
+    def run(self, groups: Sequence[bytes], description: str) -> list[bytes]:
+        """The answers of the groups, in order; Spark's pages show the description. Raises what Spark raises."""
 
     def cancel(self) -> None:
         """End the jobs that run."""
@@ -73,9 +73,10 @@ class RddBackend:
         """Spark's settings, those of its files too."""
         return self._context.getConf().getAll()
 
-    def run(self, groups: Sequence[bytes]) -> list[bytes]:
+    def run(self, groups: Sequence[bytes], description: str) -> list[bytes]:
         """See SparkBackend."""
-        self._context.addJobTag(self._tag)  # of this thread
+        self._context.addJobTag(self._tag)  # of this thread, as the description
+        self._context.setJobDescription(description)
         return self._context.parallelize(groups, len(groups)).map(run_group).collect()
 
     def cancel(self) -> None:
@@ -114,8 +115,8 @@ class ConnectBackend:
         pieces = session.range(1 << 20).select(functions.spark_partition_id().alias("piece"))
         self.slots = max(pieces.distinct().count(), 1)
 
-    def run(self, groups: Sequence[bytes]) -> list[bytes]:
-        """See SparkBackend."""
+    def run(self, groups: Sequence[bytes], description: str) -> list[bytes]:
+        """See SparkBackend. A client has no place for the description."""
         import pyarrow
 
         self._session.addTag(self._tag)  # of this thread

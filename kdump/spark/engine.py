@@ -11,8 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from kdump.engine.protocol import Result, Task, TaskSizes, size_of_task
+from kdump.engine.protocol import Result, Task, TaskSizes, paths_of_task, size_of_task
 from kdump.errors import KdumpError
+from kdump.format.naming import as_utf8
 from kdump.spark.backends import SparkBackend
 from kdump.spark.failures import ResultTooLarge, sentence_of
 from kdump.spark.store_settings import NO_STORES, StoreSettings
@@ -157,6 +158,7 @@ class _Wave:
 
     def __init__(self, groups: list[list[Any]], packed: Sequence[bytes], backend: SparkBackend) -> None:
         self._groups = groups
+        self._description = description_of(groups)
         self._backend = backend
         self._answers: list[bytes] = []
         self._error: BaseException | None = None
@@ -171,7 +173,7 @@ class _Wave:
 
     def _answers_of(self, packed: Sequence[bytes]) -> list[bytes]:
         try:
-            return self._backend.run(packed)
+            return self._backend.run(packed, self._description)
         except Exception as error:
             meant = sentence_of(error)
             if not isinstance(meant, ResultTooLarge) or len(packed) == 1:
@@ -191,6 +193,14 @@ class _Wave:
         answers, self._answers = deque(self._answers), []
         for group in self._groups:
             yield group, answers.popleft()
+
+
+def description_of(groups: Sequence[Sequence[object]]) -> str:
+    """What Spark's pages show of a wave: the first and the last path that it reads, and how many there are."""
+    paths = list(dict.fromkeys(path for group in groups for task in group for path in paths_of_task(task)))
+    if len(paths) < 2:
+        return f"kdump: {as_utf8(paths[0])}" if paths else "kdump"
+    return f"kdump: {as_utf8(paths[0])} to {as_utf8(paths[-1])}, {len(paths)} paths"
 
 
 def _spread(tasks: list[Task], slots: int) -> list[list[Task]]:

@@ -80,6 +80,11 @@ class StatJob:
         """The bytes of logs between the cuts."""
         return sum(task.range.size_bytes for task in self.tasks)
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths that the job reads."""
+        return tuple(task.range.segment.log.path for task in self.tasks)
+
 
 class _Runner:
     """The function that an engine maps over the jobs.

@@ -83,6 +83,13 @@ class VerifyTask:
             return self.work.range.size_bytes
         return sum(size_of(job.partition) for job in self.work.jobs)
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths that the task reads."""
+        if isinstance(self.work, ScanTask):
+            return (self.work.range.segment.log.path,)
+        return tuple(job.partition.path for job in self.work.jobs)
+
 
 def verify_logs(
     found: Iterable[Partition | LogDirectory | SourceError],

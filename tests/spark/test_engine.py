@@ -32,6 +32,9 @@ def test_verify_and_stat_say_the_same(spark: SparkSession, kdump: Command) -> No
         )
         assert (cluster.status, cluster.problems) == (alone.status, alone.problems)
         assert re.sub(r'"seconds": ?[\d.]+', "", cluster.text) == re.sub(r'"seconds": ?[\d.]+', "", alone.text)
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    texts = [str(jobs.apply(number).description()) for number in range(jobs.size())]
+    assert any(re.search(r"kdump: .*log-directory/\S+ to .*transactions/\S+, \d+ paths", text) for text in texts), texts
 
 
 def test_another_master_than_the_one_of_the_session_is_refused(spark: SparkSession) -> None:

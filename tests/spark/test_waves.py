@@ -22,7 +22,7 @@ from kdump.recover.plan import RecoverOptions
 from kdump.recover.planner import plan_recovery
 from kdump.spark import engine as engine_module
 from kdump.spark.builds import build_name, digest_of
-from kdump.spark.engine import SparkEngine
+from kdump.spark.engine import SparkEngine, description_of
 from kdump.spark.failures import SparkFailure
 from kdump.spark.tasks import packed_group, run_group
 from kdump.stat.stat import stat_logs
@@ -373,3 +373,12 @@ def test_a_path_that_a_worker_does_not_have_is_an_error_with_the_host(tmp_path: 
         f"{there}; every worker must be able to reach the same paths"
     }
     assert not reports[1].findings
+
+
+def test_a_wave_says_which_paths_it_reads(tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "segments" / "segments-0", tmp_path / "segments-0")
+    shutil.copytree(FIXTURES / "transactions" / "transactions-0", tmp_path / "transactions-0")
+    backend = InlineBackend(2)
+    list(verify_logs(discover([str(tmp_path)]), VerifyOptions(now_ms=NOW_MS), engine=SparkEngine(backend)))
+    assert backend.descriptions == [f"kdump: {tmp_path}/segments-0 to {tmp_path}/transactions-0, 2 paths"]
+    assert description_of([[1, 2], [3]]) == "kdump"

@@ -9,7 +9,7 @@ from kdump.spark.tasks import run_group
 
 
 class InlineBackend:
-    """Runs the groups of a job one after another. `jobs` has the number of groups of each."""
+    """Runs the groups of a job one after another. `jobs` has the number of groups of each, `descriptions` its text."""
 
     def __init__(
         self,
@@ -21,12 +21,14 @@ class InlineBackend:
     ) -> None:
         self.slots, self.most_result_bytes, self.names_host = slots, most_result_bytes, names_host
         self.jobs: list[int] = []
+        self.descriptions: list[str] = []
         self.answered = 0
         self.cancelled = threading.Event()
         self._run = run
 
-    def run(self, groups: Sequence[bytes]) -> list[bytes]:
+    def run(self, groups: Sequence[bytes], description: str) -> list[bytes]:
         self.jobs.append(len(groups))
+        self.descriptions.append(description)
         answers = [self._run(group) for group in groups]
         if self.most_result_bytes and sum(map(len, answers)) > self.most_result_bytes:
             raise RuntimeError("Total size of serialized results is bigger than spark.driver.maxResultSize")

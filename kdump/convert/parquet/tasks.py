@@ -65,6 +65,11 @@ class _PlanTask(NamedTuple):
         return size_of_log(self.partition)
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """The path of the topic-partition."""
+        return (self.partition.path,)
+
+    @property
     def is_small(self) -> bool:
         """Whether it is done here sooner than by another process."""
         return self.entry is None and self.size_bytes < self.part_bytes
@@ -99,6 +104,11 @@ class _PartGroup(NamedTuple):
     def size_bytes(self) -> int:
         """The bytes of their logs."""
         return sum(size_of_log(task.part) for task in self.parts)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the topic-partitions."""
+        return tuple(task.part.path for task in self.parts)
 
 
 class _PartResult(NamedTuple):
