@@ -31,7 +31,7 @@ _MODULES = {
     "kdump.broker.offset_metadata_manager": "OffsetAndMetadata OffsetMetadataManager PendingOffset",
     "kdump.broker.predict": "directory_state",
     "kdump.broker.refusal_reason": "RefusalReason",
-    "kdump.broker.result": "DirectoryState FileRange IndexChecksums Refusal ResultSegment ValidSegment",
+    "kdump.broker.result": "DirectoryState Disorder FileRange IndexChecksums Refusal ResultSegment ValidSegment",
     "kdump.broker.share_coordinator_shard": (
         "PersisterStateBatch ShareCoordinatorShard ShareGroupOffset SharePartitionKey"
     ),

@@ -52,6 +52,7 @@ from kdump.broker.offset_metadata_manager import PendingOffset as PendingOffset
 from kdump.broker.predict import directory_state as directory_state
 from kdump.broker.refusal_reason import RefusalReason as RefusalReason
 from kdump.broker.result import DirectoryState as DirectoryState
+from kdump.broker.result import Disorder as Disorder
 from kdump.broker.result import FileRange as FileRange
 from kdump.broker.result import IndexChecksums as IndexChecksums
 from kdump.broker.result import Refusal as Refusal

@@ -19,7 +19,7 @@ from kdump.broker.open_transaction_map import OpenTransactionMap, PredictionStat
 from kdump.broker.partition_files import PartitionFiles
 from kdump.broker.producer_state_manager import ProducerSnapshots
 from kdump.broker.refusal_reason import RefusalReason
-from kdump.broker.result import NEW, DirectoryState, LoadResult, ResultSegment
+from kdump.broker.result import NEW, DirectoryState, LoadResult, ResultSegment, ValidSegment
 from kdump.broker.unified_log import load_producers_from_segment, rebuild_producer_state
 from kdump.format import checkpoint, index, partition_metadata, text_files
 from kdump.format.checkpoint import CheckpointError
@@ -288,17 +288,21 @@ class LogLoader:
         size_before = segment.size
         manager = self._producer_state_manager()
         rebuild_producer_state(manager, self.segments, self._state.log_start_offset, base, _load_producers)
+        check_overflow = base not in self._unsplittable
         if valid is not None and not manager.producers.is_ambiguous:
+            try:
+                segment.break_off(valid, self.epochs, check_overflow=check_overflow)
+            except LogSegmentOffsetOverflow:
+                raise SegmentSplit(segment) from None
             if valid.valid_bytes is not None:
                 segment.truncate(valid.valid_bytes)
-                segment.valid = valid
+            segment.valid = valid
             for epoch, first in valid.epochs:
                 self.epochs.assign_if_later(epoch, first)
             manager.skip(segment, valid)
         else:
             manager.producers.read_skipped()
             try:
-                check_overflow = base not in self._unsplittable
                 segment.recover(manager, self.epochs, TimeIndex(), check_overflow=check_overflow)
             except LogSegmentOffsetOverflow:
                 raise SegmentSplit(segment) from None
@@ -309,13 +313,18 @@ class LogLoader:
         return PredictionStateManager(self._snapshots, OpenTransactionMap())
 
 
+def _says_all(valid: ValidSegment) -> bool:
+    """Whether what is open at the end of the segment is what is open after any part of it."""
+    return valid.open_transactions is not None and valid.disorder is None
+
+
 def _load_producers(manager: PredictionStateManager, segment: LogSegment, start: int, log_end: int | None) -> None:
     """Add the batches of a segment from an offset on, or skip them. Raises CorruptRecord, UncaughtReadError."""
     producers = manager.producers
     valid = segment.valid
     if producers.is_ambiguous or (valid is not None and valid.valid_bytes not in (None, segment.size)):
         valid = None
-    if valid is not None and (start in (segment.base_offset, valid.next_offset) or valid.open_transactions is not None):
+    if valid is not None and (start in (segment.base_offset, valid.next_offset) or _says_all(valid)):
         if valid.has_wrapper_messages:
             # Only the inner messages say where wrapper messages begin.
             segment.build_offset_index()

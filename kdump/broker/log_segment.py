@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_right
 from collections import deque
 
+from kdump.broker.defaults import INDEX_INTERVAL_BYTES
 from kdump.broker.file_records import (
     CorruptRecord,
     FileChannelRecordBatch,
@@ -130,7 +131,8 @@ class LogSegment:
             files.refuse("KafkaException", self.content.origin, None, RefusalReason.FILE_SIZE)
         self.records = files.records(self.content)
         self._found = files.state.valid_segments.get(name) if files.is_unchanged(name) else None
-        self.valid = None if self._found is None or self._found.is_damaged else self._found
+        is_whole = self._found is not None and not self._found.is_damaged and self._found.disorder is None
+        self.valid = self._found if is_whole else None
         self.offset_index = OffsetIndex()
 
     @property
@@ -156,7 +158,29 @@ class LogSegment:
         found = self._found
         if found is not None and found.is_damaged and not self._stops_recovery(found.valid_bytes or 0):
             return None
+        if found is not None and found.disorder and self._files.state.index_interval_bytes != INDEX_INTERVAL_BYTES:
+            return None
         return found
+
+    def break_off(self, found: ValidSegment, epochs: LeaderEpochFileCache, *, check_overflow: bool) -> None:
+        """Do what `recover` does where batches are out of order, if it raises something there.
+
+        Raises InvalidOffset and, unless `check_overflow` is False, LogSegmentOffsetOverflow.
+        """
+        if found.disorder is None:
+            return
+        overflow, known, refused = found.disorder
+        if check_overflow and overflow is not None and (refused is None or overflow <= refused):
+            for epoch, first in found.epochs[:known]:
+                epochs.assign_if_later(epoch, first)
+            self.valid = found
+            raise LogSegmentOffsetOverflow(overflow)
+        if refused is not None:
+            for epoch, first in found.epochs:
+                epochs.assign_if_later(epoch, first)
+            self.offset_index.reset()
+            self.valid = None
+            raise InvalidOffset
 
     def _stops_recovery(self, position: int) -> bool:
         """Whether `recover` finds a bad batch at this position, or the end of the log."""

@@ -26,6 +26,19 @@ class IndexChecksums(NamedTuple):
     time_index: tuple[int, int]
 
 
+class Disorder(NamedTuple):
+    """Where a recovery of a segment of valid batches breaks off, because their offsets are out of order.
+
+    `overflow` is the position of the first batch whose last offset is none of the segment. `refused` is that of the
+    batch for which an index refuses an entry, where a recovery does not look at such offsets. None: it breaks off
+    nowhere. The first `overflow_epochs` changes of the leader epoch come before the overflow.
+    """
+
+    overflow: int | None
+    overflow_epochs: int
+    refused: int | None
+
+
 class ValidSegment(NamedTuple):
     """What a scan found in a segment in which a recovery finds nothing to truncate. The load does not read it again.
 
@@ -36,7 +49,8 @@ class ValidSegment(NamedTuple):
     `next_offset`. `valid_bytes`: the batches before this position are valid, and a recovery truncates the tail after
     it; None without a tail. `is_damaged`: after it there are more batches. A recovery truncates these too if it stops
     at `valid_bytes`. Where nothing recovers the segment, all of it counts. `index_checksums`: the indexes on disk hold
-    what a recovery would write.
+    what a recovery would write. `disorder`: a recovery with index.interval.bytes at its default may break off. Then
+    `epochs` are those before. A load without a recovery reads the segment.
     """
 
     next_offset: int
@@ -47,6 +61,7 @@ class ValidSegment(NamedTuple):
     valid_bytes: int | None = None
     index_checksums: IndexChecksums | None = None
     is_damaged: bool = False
+    disorder: Disorder | None = None
 
 
 class DirectoryState(NamedTuple):

@@ -54,3 +54,17 @@ class BuiltEntries(NamedTuple):
     due: int
     offsets: bytearray
     times: bytearray
+
+
+class RecoveredIndexes(NamedTuple):
+    """What a broker's recovery of a segment does to its indexes, with index.interval.bytes at its default.
+
+    `first` and `last` are the positions of the batches with the first and the last entry of the offset index, -1 and 0
+    without one. `time_offset` is the offset of the last entry of the time index so far, NO_VALUE without one.
+    `refused`: the position of the batch whose entry an index refuses, because offsets go back; -1 without one.
+    """
+
+    first: int
+    last: int
+    time_offset: int
+    refused: int

@@ -1,3 +1,4 @@
+cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
 from kdump.kernel.state cimport State
@@ -27,6 +28,7 @@ cdef struct EntryProblem:
     int64_t last
     int64_t found
 
+@cython.final
 cdef class IndexTracker:
     cdef Due due
     cdef int64_t carried_cursor   # next entry of the time index, -1: search it
@@ -60,6 +62,15 @@ cdef class IndexTracker:
     cdef Entries built_time
     cdef int64_t built_offset     # of the last entry of the offset index
     cdef int64_t built_timestamp  # of the last entry of the time index
+    # What LogSegment.recover does to both indexes, as far as an entry can fail.
+    cdef bint recovering          # it goes on
+    cdef bint recovery_known      # the walk began at the first byte, and passed no damage
+    cdef int64_t recovered_first  # position of the first entry, -1 without one
+    cdef int64_t recovered        # ... of the last entry, 0 without one
+    cdef int64_t recovered_offset
+    cdef int64_t recovered_time   # timestamp of the last entry of the time index, -1 without one
+    cdef int64_t recovered_time_offset
+    cdef int64_t refused          # position of the batch whose entry is refused, -1 without one
     cdef EntryProblem *problems
     cdef Py_ssize_t problem_count
     cdef Py_ssize_t problem_capacity
@@ -77,6 +88,7 @@ cdef class IndexTracker:
     cdef void find_entries(self, const State *s, int64_t first, int64_t position) noexcept nogil
     cdef void build_entries(self, const State *s, int64_t last, int64_t position, int64_t timestamp) noexcept nogil
     cdef void build_time_entry(self, int64_t timestamp, int64_t offset, int64_t limit) noexcept nogil
+    cdef void recover_entries(self, const State *s, int64_t last, int64_t position, int64_t timestamp) noexcept nogil
     cdef bint fits(self, Entries *built, int64_t size) noexcept nogil
     cdef void compare(self, int64_t last, int64_t position) noexcept nogil
     cdef void check_time_entry(self, const State *s, int magic, int64_t first, int64_t last, int64_t position,

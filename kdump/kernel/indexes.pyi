@@ -1,6 +1,6 @@
 from typing_extensions import Buffer
 
-from kdump.kernel.index_results import BadEntry, BuiltEntries
+from kdump.kernel.index_results import BadEntry, BuiltEntries, RecoveredIndexes
 from kdump.kernel.results import ScanState
 
 ENTRY_PROBLEMS: tuple[str, ...]
@@ -41,6 +41,9 @@ class IndexTracker:
 
         None where the offset index has other entries, where the walk found damage, or where an index refuses an entry.
         """
+
+    def recovery(self) -> RecoveredIndexes | None:
+        """What a recovery does to both indexes, of a walk from the first byte that checks them and met no damage."""
 
     def bad_entries(self) -> list[BadEntry]:
         """Return the entries that fail a check, in the order of the scan, at most ENTRIES_KEPT per problem."""

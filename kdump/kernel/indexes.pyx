@@ -6,6 +6,7 @@ The scan calls the tracker only for a batch that an entry points to, or for whic
 batches.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AsString
@@ -32,6 +33,7 @@ cdef inline bint recovery_is_due(int64_t position, int64_t indexed, int64_t inte
     return position - indexed > interval
 
 
+@cython.final
 cdef class IndexTracker:
     """See indexes.pyi."""
 
@@ -44,6 +46,7 @@ cdef class IndexTracker:
         self.index_begin = self.time_begin = self.index_cursor = self.time_cursor = self.carried_cursor = -1
         self.built_after = self.built_offset = self.built_timestamp = -1
         self.first_index_offset = self.first_time_entry = self.first_due = NO_VALUE
+        self.recovered_first = self.recovered_time = self.refused = -1
 
     def __dealloc__(self):
         free(self.problems)
@@ -57,7 +60,7 @@ cdef class IndexTracker:
         self.time = <const uint8_t *> PyBytes_AsString(self.time_slots)
         self.index_count = len(self.offset_slots) // INDEX_ENTRY
         self.time_count = len(self.time_slots) // TIME_ENTRY
-        self.checking = self.fresh = True
+        self.checking = self.fresh = self.recovering = True
         self.due.position = INT64_MIN
 
     def build(self, int64_t index_bytes=INT32_MAX):
@@ -141,6 +144,15 @@ cdef class IndexTracker:
             "index_differs": differs,
         }
 
+    def recovery(self):
+        if not self.recovery_known:
+            return None
+        from kdump.kernel.index_results import RecoveredIndexes
+        return RecoveredIndexes(
+            self.recovered_first, self.recovered, self.recovered_time_offset if self.recovered_time >= 0 else NO_VALUE,
+            self.refused,
+        )
+
     # ---- called by the scan
 
     cdef void begin(self, int64_t position) noexcept:
@@ -148,9 +160,11 @@ cdef class IndexTracker:
         if not self.begun:
             self.begun = True
             self.from_zero = position == 0
+            self.recovering = self.recovery_known = self.checking and self.from_zero
 
     cdef void pass_damage(self) noexcept nogil:
         """Note that the walk found damage."""
+        self.recovering = self.recovery_known = False
         if self.checking:
             self.fresh = True
             self.due.position = INT64_MIN
@@ -181,6 +195,8 @@ cdef class IndexTracker:
         if not self.checking:
             self.due.position = self.last_built + self.interval if self.building else INT64_MAX
             return
+        if self.recovering and recovery_is_due(position, self.recovered, self.interval):
+            self.recover_entries(s, last, position, timestamp)
         if not self.differs:
             self.compare(last, position)
         while self.index_cursor < self.index_count:
@@ -203,6 +219,8 @@ cdef class IndexTracker:
             self.due.position = min(self.due.position, self.last_entry + self.interval)
         if self.building:
             self.due.position = min(self.due.position, self.last_built + self.interval)
+        if self.recovering:
+            self.due.position = min(self.due.position, self.recovered + self.interval)
         self.due.offset = self.time_offset(self.time_cursor) if self.time_cursor < self.time_count else INT64_MAX
 
     cdef void find_entries(self, const State *s, int64_t first, int64_t position) noexcept nogil:
@@ -257,6 +275,24 @@ cdef class IndexTracker:
             # The last slot is reserved for the entry at the end.
             self.build_time_entry(timestamp if later else s.max_timestamp, last if later else s.max_timestamp_offset,
                                   self.built_time.limit - TIME_ENTRY)
+
+    cdef void recover_entries(self, const State *s, int64_t last, int64_t position, int64_t timestamp) noexcept nogil:
+        """Do what LogSegment.recover does at a batch for which an entry is due. An index refuses one that goes back."""
+        cdef bint later = timestamp > s.max_timestamp
+        cdef int64_t largest = timestamp if later else s.max_timestamp
+        cdef int64_t offset = last if later else s.max_timestamp_offset
+        if (self.recovered_first >= 0 and last <= self.recovered_offset) \
+                or (self.recovered_time >= 0 and offset < self.recovered_time_offset):
+            self.refused = position
+            self.recovering = False
+            return
+        if self.recovered_first < 0:
+            self.recovered_first = position
+        self.recovered = position
+        self.recovered_offset = last
+        if largest > self.recovered_time:
+            self.recovered_time = largest
+            self.recovered_time_offset = offset
 
     cdef void build_time_entry(self, int64_t timestamp, int64_t offset, int64_t limit) noexcept nogil:
         cdef uint8_t *p

@@ -20,6 +20,7 @@ MOST_CUTS: Final = 4096
 ORDER_CODES: Final = frozenset({"offset/backwards", "offset/range", "epoch/backwards"})
 """Findings about the place of a batch, which is checked again once it is known which batches stay."""
 OUT_OF_ORDER: Final = sum(1 << bit for bit, code in enumerate(SUSPECTS) if code in ORDER_CODES)
+OFFSETS_OUT_OF_ORDER: Final = OUT_OF_ORDER & ~(1 << SUSPECTS.index("epoch/backwards"))
 
 MOST_ROWS: Final = 1 << 17
 """So many producers and transactions are listed in all stretches of a partition: about 20 MiB."""

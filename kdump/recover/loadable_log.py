@@ -274,7 +274,7 @@ class LoadableLog:
         """The next offset after the last batch of a segment."""
         name = segment_file_name(base, ".log")
         valid = self._valid_segments.get(name)
-        if valid is not None:
+        if valid is not None and valid.disorder is None:
             return valid.next_offset
         with self.view.open(name) as source:
             return recover_segment(source, base).next_offset

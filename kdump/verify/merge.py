@@ -34,6 +34,8 @@ def add(left: RangeSummary, before: ScanState, right: RangeSummary, base_offset:
             left.entries.append(entry)
     left.entry_counts.update(right.entry_counts)
     left.events += right.events
+    left.add_disorder(right.disorder)
+    left.recovery = None  # the entries of the right range depend on those of the left one
     left.damages += right.damages
     left.damaged_at = max(left.damaged_at, right.damaged_at)
     left.tail = left.tail if right.tail is None else right.tail

@@ -2,9 +2,10 @@
 
 from bisect import bisect_right
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.errors import SourceError
+from kdump.format.batch import Batch
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY
 from kdump.format.naming import Kind
 from kdump.kernel.results import ScanState
@@ -12,7 +13,7 @@ from kdump.log.segment_view import Stretch
 from kdump.log.severity import Severity
 
 if TYPE_CHECKING:
-    from kdump.kernel.index_results import BadEntry
+    from kdump.kernel.index_results import BadEntry, RecoveredIndexes
     from kdump.log.damage import Damage
     from kdump.verify.checks.indexes import IndexFile
     from kdump.verify.findings import Finding
@@ -54,6 +55,9 @@ class IndexEntries(NamedTuple):
         return int(TIME_ENTRY.unpack_from(self.times, entry * TIME_ENTRY.size)[0])
 
 
+MOST_DISORDER: Final = 16
+
+
 class ValidPrefix(NamedTuple):
     """What a scan found up to the first bytes that are not a valid batch, which begin at `stop`.
 
@@ -79,8 +83,10 @@ class RangeSummary:
     `damages` counts damaged places without padding, the last of them at `damaged_at`. A tail begins at `tail`. `prefix`
     is what lies before the first of them, a tail included; None without one. `view` is what the range shows of the
     file, None where VerifyOptions.valid_segments is False, or stretches and damage do not say all.
-    `suspect` are the defects of valid batches of a view. `is_cut`: the scan stopped after damage. `cells` are those of
-    the map, None where none is made.
+    `suspect` are the defects of valid batches of a view. `disorder` are the valid batches whose offsets are out of
+    order, None for more than MOST_DISORDER. `recovery` is what a recovery does to the indexes of a file that was
+    scanned at once and has no damage. `is_cut`: the scan stopped after damage. `cells` are those of the map, None
+    where none is made.
     """
 
     def __init__(
@@ -106,6 +112,8 @@ class RangeSummary:
         self.prefix: ValidPrefix | None = None
         self.view: list[Stretch | Damage] | None = None
         self.suspect = 0
+        self.disorder: list[Batch] | None = []
+        self.recovery: RecoveredIndexes | None = None
         self.is_cut = False
         self.cells: RangeCells | None = None
         self.errors: list[SourceError] = []
@@ -116,6 +124,13 @@ class RangeSummary:
         """The state of a walk that began."""
         assert self.state is not None
         return self.state
+
+    def add_disorder(self, batches: "list[Batch] | None") -> None:
+        """Add batches that are out of order, None for too many."""
+        if self.disorder is not None and batches is not None and len(self.disorder) + len(batches) <= MOST_DISORDER:
+            self.disorder += batches
+        else:
+            self.disorder = None
 
     def add(self, finding: "Finding") -> None:
         """Count a finding, and keep it where fewer than KEPT of its code are kept."""

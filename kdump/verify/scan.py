@@ -15,7 +15,7 @@ from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import Runs
 from kdump.kernel.results import NO_VALUE, Carry, ScanState
 from kdump.kernel.scan import BATCH_COLUMNS, OPEN, Scanner
-from kdump.log.segment_view import MOST_CUTS, Stretch
+from kdump.log.segment_view import MOST_CUTS, OFFSETS_OUT_OF_ORDER, Stretch
 from kdump.storage.file_store import exists
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Segment
@@ -254,6 +254,7 @@ def _index_tracker(task: ScanTask, summary: RangeSummary, cache: IndexCache) -> 
 def _add_index_entries(tracker: IndexTracker, summary: RangeSummary) -> None:
     summary.entries = tracker.bad_entries()
     summary.entry_counts.update(tracker.bad_entry_counts())
+    summary.recovery = tracker.recovery()
     built = tracker.built_range()
     summary.rebuilt = None if built is None else IndexEntries(*built)
 
@@ -309,7 +310,7 @@ def _walk_range(walk: Walk, task: ScanTask, summary: RangeSummary) -> None:
     summary.start = walk.position
     for item in walk:
         if isinstance(item, BatchChunk):
-            for finding in _check_chunk(walk, item, segment, options):
+            for finding in _check_chunk(walk, item, segment, options, summary):
                 summary.add(finding)
             if summary.view is not None:
                 _view_chunk(summary, item)
@@ -376,8 +377,10 @@ def _add_damage(summary: RangeSummary, item: Gap | ForeignBatch | SearchLimit | 
             summary.cells.add_damage(item.position, item.length)
 
 
-def _check_chunk(walk: Walk, chunk: BatchChunk, segment: Segment, options: ScanOptions) -> "Iterator[Finding]":
-    """The findings of the batches of a chunk. Opens those that have to be opened."""
+def _check_chunk(
+    walk: Walk, chunk: BatchChunk, segment: Segment, options: ScanOptions, summary: RangeSummary
+) -> "Iterator[Finding]":
+    """The findings of the batches of a chunk. Opens those that have to be opened, and notes those out of order."""
     rows, file, limit = walk.scanner.rows, segment.log, options.max_batch_bytes
     for index in range(chunk.batches):
         bits = rows[index * _WIDTH + _SUSPECT]
@@ -397,6 +400,8 @@ def _check_chunk(walk: Walk, chunk: BatchChunk, segment: Segment, options: ScanO
                     from kdump.verify.checks import framing
 
                     yield framing.codec("batch/codec-odd", file.path, chunk.row(index), note)
+        if bits & OFFSETS_OUT_OF_ORDER and not chunk.damaged:
+            summary.add_disorder([chunk.row(index)])
         if bits & ~OPEN:
             from kdump.verify.checks.suspect_batches import explain
 

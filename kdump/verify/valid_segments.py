@@ -1,9 +1,10 @@
 """The segments that a broker's recovery leaves as they are: what a prediction needs, without reading them again."""
 
 from collections.abc import Mapping, Set
+from typing import Final
 
-from kdump.broker.result import IndexChecksums, ValidSegment
-from kdump.format.index import TIME_ENTRY
+from kdump.broker.result import Disorder, IndexChecksums, ValidSegment
+from kdump.format.index import HIGHEST_RELATIVE_OFFSET, TIME_ENTRY
 from kdump.format.naming import Kind
 from kdump.kernel.crc import crc32c
 from kdump.storage.partition import LogFile
@@ -36,6 +37,59 @@ def valid_segment(
         state_end=log.base_offset if legacy else None,
         valid_bytes=summary.tail,
         index_checksums=_index_checksums(summary, log.base_offset or 0, end_offset, legacy=bool(legacy)),
+    )
+
+
+_NO_POSITION: Final = (1 << 63) - 1
+_DISORDER: Final = frozenset({"offset/backwards", "offset/range"})
+
+
+def disordered_segment(
+    log: LogFile,
+    summary: RangeSummary,
+    end_offset: int,
+    replayed: Set[str],
+    open_by_producer: Mapping[int, int] | None,
+    *,
+    creates_transaction_index: bool,
+) -> ValidSegment | None:
+    """A segment of valid batches of which some are out of order; None where the scan does not show what a start does.
+
+    `creates_transaction_index`: the segment has aborted transactions and no file for them. See valid_segment.
+    """
+    scanned, rows, recovery = summary.scanned, summary.disorder, summary.recovery
+    codes = ({finding.code for finding in summary.findings} | replayed) - _DISORDER
+    legacy, modern, base = scanned.magics[0] + scanned.magics[1], scanned.magics[2], log.base_offset
+    if not rows or recovery is None or base is None or open_by_producer is None or not _is_valid(codes):
+        return None
+    # Of wrapper messages the first offsets are not known.
+    if (legacy and modern) or (legacy and sum(scanned.codecs[1:])) or summary.damages or summary.error is not None:
+        return None
+    # What is looked up from the start of the segment, or after the last entry, must not meet a wrong offset.
+    if not 0 <= recovery.first < rows[0].position or any(first < 0 for _, first, _ in scanned.epochs):
+        return None
+    if any(row.last_offset < row.base_offset or row.last_offset == _NO_POSITION for row in rows):
+        return None
+    refused = None if recovery.refused < 0 else recovery.refused
+    if refused is None and (recovery.last < rows[-1].position or scanned.max_timestamp_offset < recovery.time_offset):
+        return None
+    if creates_transaction_index:
+        return None
+    overflow = next((row.position for row in rows if not 0 <= row.last_offset - base <= HIGHEST_RELATIVE_OFFSET), None)
+    if scanned.transactional or scanned.control:
+        # Of two transactions that seem to begin at one offset, a broker may forget one. The batch before the first one
+        # that goes back can have a wrong offset, but nothing comes after it here.
+        last = min(each for each in (overflow, refused, _NO_POSITION) if each is not None)
+        if last > rows[0].position:
+            return None
+    stop = _NO_POSITION if refused is None else refused
+    return ValidSegment(
+        end_offset,
+        tuple((epoch, offset) for epoch, offset, position in scanned.epochs if position < stop),
+        open_by_producer,
+        state_end=base if legacy else None,
+        valid_bytes=summary.tail,
+        disorder=Disorder(overflow, sum(1 for _, _, position in scanned.epochs if position < (overflow or 0)), refused),
     )
 
 

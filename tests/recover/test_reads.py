@@ -173,3 +173,34 @@ def test_a_damaged_log_with_transactions_is_read_as_often(
     before = read_bytes()
     run(str(tmp_path / "logs"))
     assert (read_bytes() - before) / size <= most
+
+
+def wrong_header(tmp_path: Path, batch: bytes, records: int, byte: int, bit: int) -> int:
+    """A log with one flipped bit in the header of a batch in its middle; its size in bytes."""
+    size = fill(tmp_path / "logs" / "topic-0", bytearray(batch), records, flips=0)
+    (path,) = tmp_path.glob("logs/topic-0/*.log")
+    at = path.stat().st_size // len(batch) // 2 * len(batch) + byte
+    with path.open("r+b") as log:
+        log.seek(at)
+        log.write(bytes([os.pread(log.fileno(), 1, at)[0] ^ bit]))
+    return size
+
+
+BATCHES = {
+    "16 records": (build.batch([build.record(value=b"v" * 1000) for _ in range(16)]), 16),
+    "one record": (build.batch([build.record(value=b"v" * 1000)]), 1),
+    "magic 1": (build.message_v1(b"k", b"v" * 1000), 1),
+}
+
+
+@pytest.mark.parametrize("kind", BATCHES)
+@pytest.mark.parametrize(("byte", "bit"), [(7, 1), (7, 16), (5, 1), (2, 1), (0, 128)])
+def test_a_wrong_offset_is_judged_without_another_look_at_the_log(
+    tmp_path: Path, kind: str, byte: int, bit: int
+) -> None:
+    """No checksum covers it, and a broker reads the log, or begins to, so that order and indexes say what it does."""
+    size = wrong_header(tmp_path, *BATCHES[kind], byte, bit)
+    before = read_bytes()
+    (report, _) = verify_logs(discover([str(tmp_path / "logs")]), engine=Serial())
+    assert (read_bytes() - before) / size <= 1.1
+    assert report.outcome is not None
