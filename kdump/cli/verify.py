@@ -137,8 +137,8 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
     multiple=True,
     metavar="FILE",
     shell_complete=completion.files,
-    help="With --fingerprint, look at each copy up to the least end that the fingerprints of all copies have. May be"
-    " given several times.",
+    help="With --fingerprint, look only at the offsets that all copies have in common, by the fingerprint FILE of each."
+    " May be given several times.",
 )
 @click.option(
     "--key-file",

@@ -284,7 +284,7 @@ class _CopySource:
         if found is None:
             assert isinstance(self.copy, Partition)
             assert other._sketch is not None
-            as_of = AsOf(other._sketch.as_of, other._sketch.state is not None)
+            as_of = AsOf(other._sketch.start_offset, other._sketch.as_of, other._sketch.state is not None)
             if as_of not in self._as_of:
                 options = self._options
                 how = FingerprintOptions(options.max_batch_bytes, options.most_keys, options.hash_key or NO_KEY)

@@ -200,6 +200,42 @@ def test_any_two_copies_get_the_verdict_of_the_disks_or_are_undecided(tmp_path: 
         assert expected is UNDECIDED or found.verdict is expected or {"damage", "reach"} & {*found.because}, trial
 
 
+@pytest.mark.laws
+def test_logs_of_many_batches_get_the_verdict_of_the_disks(tmp_path: Path) -> None:
+    """So many that sums are of several offsets; records are missing or changed, starts and ends are others."""
+    for trial in range(examples(10)):
+        choose = random.Random(100_000 * SEED + trial)
+        count, size = choose.randrange(600, 3000), choose.choice([1, 5, 20])
+        changed = {*choose.sample(range(count), choose.choice([0, 1, 3, 200]))}
+        is_gone, is_keyed = choose.random() < 0.5, choose.random() < 0.5
+        sides = []
+        for side in range(2):
+            log = list[bytes]()
+            for first in range(0, count, size):
+                offsets = range(first, min(first + size, count))
+                records = [
+                    build.record(
+                        b"k%d" % (at % 97) if is_keyed else None,
+                        b"x" if side and at in changed else b"v%d" % at,
+                        timestamp=9,
+                    )._replace(offset=at)
+                    for at in offsets
+                    if not (side and is_gone and at in changed)
+                ]
+                if records:
+                    span = offsets[-1] - first
+                    log.append(build.batch(records, base_offset=first, last_offset_delta=span, count=len(records)))
+            start, stop = choose.randrange(len(log) // 3), choose.randrange(len(log) // 2, len(log) + 1)
+            sides.append(log[start * choose.randrange(2) : stop if choose.random() < 0.5 else None])
+        place = tmp_path / str(trial)
+        one, other = (directory(place / str(n), log, choose.randrange(1, 200)) for n, log in enumerate(sides))
+        expected, found = pair(one, other), by_fingerprints(one, other, place)
+        assert found.verdict in (expected.verdict, UNDECIDED), trial
+        assert "edges" not in found.because or found.verdict is DIVERGED, trial
+        if found.verdict is DIVERGED and not found.differs.ranges:
+            assert found.differs.records.ranges == expected.differs.records.ranges, trial
+
+
 def numbered(count: int, changed: Sequence[int] = (), size: int = 50) -> list[bytes]:
     """Batches of so many records, of which some have another value."""
     log = list[bytes]()

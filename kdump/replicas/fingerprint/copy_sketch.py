@@ -65,8 +65,12 @@ class FingerprintOptions(NamedTuple):
 
 
 class AsOf(NamedTuple):
-    """The offset up to which a copy is looked at. `with_state`: with the last records of its keys in any case."""
+    """The offsets [start_offset, end_offset) of a copy that are looked at.
 
+    `with_state`: with the last records of its keys in any case.
+    """
+
+    start_offset: int
     end_offset: int
     with_state: bool = False
 
@@ -110,8 +114,9 @@ def _unread(survey: LogSurvey, problem: str) -> CopySketch:
 class _CopyPass:
     def __init__(self, survey: LogSurvey, options: FingerprintOptions, as_of: AsOf | None) -> None:
         self._survey, self._options = survey, options
-        self._start = survey.start_offset
-        end = max(survey.end_offset, self._start)
+        self._start, end = survey.start_offset, max(survey.end_offset, survey.start_offset)
+        if as_of is not None:
+            self._start = max(self._start, min(as_of.start_offset, end))
         self._stop = end if as_of is None else max(self._start, min(as_of.end_offset, end))
         self._has_state = survey.compacted or (as_of is not None and as_of.with_state)
         self._outcomes: Outcomes | None = None
@@ -119,7 +124,7 @@ class _CopyPass:
     def result(self) -> CopySketch:
         """Read the copy. Raises SourceError."""
         survey, limit = self._survey, self._options.max_batch_bytes
-        copy = _unread(survey, "")._replace(problem=None, as_of=self._stop)
+        copy = _unread(survey, "")._replace(problem=None, start_offset=self._start, as_of=self._stop)
         if len(survey.aborted) > _MOST_ABORTED:
             return copy._replace(problem=LIMIT)
         if survey.transactional:

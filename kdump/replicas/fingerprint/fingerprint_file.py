@@ -178,7 +178,7 @@ class FingerprintedCopy(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Up to which offset the copies of each topic-partition are looked at: the least end that other copies have."""
+    """The offsets of the copies of each topic-partition that are looked at: those that all have in common."""
 
     ends: dict[tuple[TopicPartition, str | None], AsOf]
 
@@ -195,16 +195,17 @@ def common_ends(copies: Iterable[CopyFingerprint]) -> Ends:
     for copy in copies:
         one = SketchedCopy(copy.path, load_copy(copy))
         several.setdefault((copy.topic_partition, copy.topic_id), []).append(one)
-    return Ends({each: _least_end(sketches) for each, sketches in several.items()})
+    return Ends({each: _common_offsets(sketches) for each, sketches in several.items()})
 
 
-def _least_end(copies: list[SketchedCopy]) -> AsOf:
+def _common_offsets(copies: list[SketchedCopy]) -> AsOf:
     ends, has_state = [each.sketch.log_end_offset for each in copies], any(each.compacted for each in copies)
     for one, other in combinations(copies, 2):
         fork = fork_of(one.epochs, other.epochs)
         ends += [] if fork is None else [fork]
         has_state = has_state or NO_STATE in compare_sketches(one, other).because
-    return AsOf(min(ends), has_state)
+    start = max(each.start_offset for each in copies)
+    return AsOf(min(start, *ends), min(ends), has_state)
 
 
 class _Task(NamedTuple):
@@ -224,7 +225,7 @@ def fingerprint_logs(
 ) -> Iterator[FingerprintedCopy | SourceError]:
     """Write a fingerprint file of the copies, in the order of topic, partition and directory; yields each, then errors.
 
-    `fingerprints`: those of all copies of these topic-partitions; each is then looked at up to the least end of them.
+    `fingerprints`: those of all copies of these topic-partitions; only what they have in common is then looked at.
     A directory that a broker moved away is no copy.
     """
     chosen, engine, ends = options or FingerprintOptions(), engine or Serial(), common_ends(fingerprints)

@@ -107,6 +107,8 @@ class _Entry(NamedTuple):
 
 class _SketchPair(CopyPair):
     _both: tuple[SketchedCopy, SketchedCopy]
+    _lacks_some = False
+    """Whether a copy lacks records with keys, of a range in which it is not known which."""
 
     def _compare(self) -> None:
         left, right = (each.sketch for each in self._both)
@@ -125,7 +127,7 @@ class _SketchPair(CopyPair):
             elif self._compacted or entries or not covered:
                 # Logs with the same records have the same open transactions.
                 self._reasons[AS_OF] = None
-        if not (self._compacted or (lacks and not self._has_unkeyed)):
+        if not (self._compacted or (lacks and not self._has_unkeyed) or self._lacks_some):
             return
         if left.state is None or right.state is None:
             self._reasons[NO_STATE] = None
@@ -134,6 +136,8 @@ class _SketchPair(CopyPair):
         else:
             self._compare_states(left.state, right.state)
             self._judge_missing()
+            if self._lacks_some and not (self._key_differences.keys or self._ranges):
+                self._reasons["cleaned"] = None
             return
         if not self._compacted:
             self._missing = type(self._missing[0])(), type(self._missing[1])()
@@ -193,25 +197,29 @@ class _SketchPair(CopyPair):
         left, right = self._both
         if not rest:
             return True
+        lowest = min(left.reach, right.reach)
         if self._compacted:
-            # What a cleaner removed differs in sound copies; what a later record replaces is not compared.
-            if left.sketch.unkeyed or right.sketch.unkeyed:
-                self._reasons[MANY] = None
-            return True
+            # What a cleaner removed differs in sound copies; what a later record replaces is not compared. Records
+            # without a key stay, above the reach.
+            if not (left.sketch.unkeyed or right.sketch.unkeyed):
+                return True
+            rest = common(rest, [OffsetRange(lowest, _MOST_OFFSET)])
         sums = [_sums(each.sketch.records) for each in self._both]
         cuts = sorted(sums[0].keys() & sums[1].keys())
         damage, covered = united([*left.damage, *right.damage]), list[OffsetRange]()
         for start, stop in pairwise(cuts):
             if not common([OffsetRange(start, stop)], rest):
                 continue
-            covered.append(OffsetRange(start, stop))
             one, other = (_between(each[start], each[stop]) for each in sums)
+            if self._compacted and one != other:
+                continue
+            covered.append(OffsetRange(start, stop))
             if one != other:
                 self._judge_range(OffsetRange(start, stop), one[0], other[0], damage)
         uncovered = without(rest, united(covered))
         if uncovered:
-            self._reasons[EDGES] = None
-        return not uncovered
+            self._reasons[MANY if self._compacted else EDGES] = None
+        return self._compacted or not uncovered
 
     def _judge_range(self, part: OffsetRange, one: int, other: int, damage: list[OffsetRange]) -> None:
         """A range whose sums differ: other records where both have one at every offset."""
@@ -220,8 +228,7 @@ class _SketchPair(CopyPair):
         elif one == other == part.stop - part.start:
             self._ranges.append(part)
         elif any(each.sketch.keyed or each.transactional for each in self._both):
-            # A log cleaner may have removed some of them.
-            self._reasons["cleaned"] = None
+            self._lacks_some = True  # which a log cleaner may have removed
         else:
             self._ranges.append(part)
 
