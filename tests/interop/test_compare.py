@@ -1,4 +1,5 @@
-"""Copies of three real brokers, one of which missed a tombstone, and in another topic the marker of an abort.
+"""Copies of three real brokers: healthy ones, a damaged one, and those of a broker that missed a tombstone, and in
+another topic the marker of an abort.
 
 What is said of them is what each serves as leader.
 """
@@ -6,9 +7,11 @@ What is said of them is what each serves as leader.
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
@@ -154,3 +157,67 @@ def test_what_a_broker_missed(kafka: ModuleType, tmp_path: Path) -> None:
             until_it_has(third.logs, end_of(first.logs, name), name)
             status, lines = compared(name, *logs)
             assert (status, {line["verdict"] for line in lines}) == (0, {"agree"})
+
+
+def verdicts(name: str, *directories: Path) -> set[str]:
+    return {line["verdict"] for line in compared(name, *directories)[1] if line["type"] == "comparison"}
+
+
+def copied(directory: Path, to: Path, *names: str) -> Path:
+    """Partitions and the checkpoints of their log directory, as they are while a broker writes them."""
+    to.mkdir(parents=True)
+    for file in directory.iterdir():
+        if file.is_file() and file.name != ".lock":
+            shutil.copy(file, to)
+    for name in names:
+        shutil.copytree(directory / name, to / name)
+    return to
+
+
+def test_healthy_copies_and_a_damaged_one_that_is_healed(kafka: ModuleType, tmp_path: Path) -> None:
+    """Other segment borders, copies taken under load, a broker that lags after kill -9; then a flipped bit."""
+    settings = {**SETTINGS, "log.roll.ms": 400, "transaction.state.log.num.partitions": 1}
+    with ExitStack() as running:
+        first = running.enter_context(kafka.kraft_broker(tmp_path / "first", settings=settings))
+        second, third = (
+            running.enter_context(
+                kafka.kraft_broker(
+                    tmp_path / name, settings={**settings, "node.id": node, "log.roll.ms": roll}, beside=first
+                )
+            )
+            for name, node, roll in (("second", 2, 900), ("third", 3, 1700))
+        )
+        logs = [each.logs for each in (first, second, third)]
+        client = Client(kafka, first.bootstrap)
+        client.make("plain:1@1+2+3:")
+        load = "pI3 qC2 rP3 qA2 qC1 "
+        with ThreadPoolExecutor(1) as beside:
+            began = time.monotonic()
+            writing = beside.submit(client.write, *(f"plain-0:{load * 25}" for _ in range(2)))
+            until_it_has(logs[2], 40, "plain-0")
+            while True:
+                hot = [copied(each, tmp_path / f"{time.monotonic_ns()}", "plain-0") for each in logs]
+                assert "diverged" not in verdicts("plain-0", *hot)
+                if writing.done():
+                    break
+                assert time.monotonic() < began + 60
+                time.sleep(0.3)
+            writing.result()
+        until_it_has(logs[2], end_of(logs[0], "plain-0"), "plain-0")
+        assert len({len(list((each / "plain-0").glob("*.log"))) for each in logs}) > 1
+        third.crash()
+        client.write(f"plain-0:{load}")
+        until_it_has(logs[1], end_of(logs[0], "plain-0"), "plain-0")
+        assert verdicts("plain-0", *logs) == {"agree"}
+
+        log = min((logs[2] / "plain-0").glob("*.log"))
+        data = bytearray(log.read_bytes())
+        data[len(data) // 2] ^= 1
+        log.write_bytes(data)
+        steps = compared("plain-0", *logs)[1][0]["steps"]
+        (command,) = [each["command"] for each in steps if each["step"] == "fill"]
+        ran = run_inside(tmp_path, *shlex.split(command)[1:])
+        assert ran.status == 0, ran.text
+        third.start()
+        until_it_has(logs[2], end_of(logs[0], "plain-0"), "plain-0")
+        assert verdicts("plain-0", *logs) == {"agree"}
