@@ -128,7 +128,7 @@ class _CopyPass:
         if len(survey.aborted) > _MOST_ABORTED:
             return copy._replace(problem=LIMIT)
         if survey.transactional:
-            self._outcomes = Outcomes(survey, survey.slices(self._start, self._stop, limit), limit)
+            self._outcomes = Outcomes(survey, survey.slices(survey.start_offset, self._stop, limit), limit)
             opened = sorted(self._outcomes.open.items())
             twice = tuple(sorted(self._outcomes.two_epochs))
             if len(opened) > _MOST_OPEN:
@@ -193,7 +193,9 @@ class _CopyPass:
     def _hashes(self, start: int, stop: int, *, decided: bool = True) -> Iterator[RecordHasher]:
         survey, options = self._survey, self._options
         outcomes = self._outcomes if decided else None
-        slices = survey.slices(start, stop, options.max_batch_bytes)
+        # The slices are those of the outcomes, whose numbers they have.
+        first = start if outcomes is None else survey.start_offset
+        slices = survey.slices(first, stop, options.max_batch_bytes)
         with closing(
             BatchCursor(slices, start, stop, outcomes, options.max_batch_bytes, options.hash_key.key)
         ) as cursor:
