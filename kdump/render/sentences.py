@@ -297,6 +297,7 @@ _UNDECIDED: Final = {
     "no-state": "a fingerprint has no last records of keys: take all again with --as-of and the files of all copies",
     "edges": "fingerprints have no sums of a part of the offsets: take them again with --as-of and the files of all",
     "many": "more differs than fingerprints can name: compare the disks",
+    "replaced": "records that a later one of their key replaces were not compared: compare the disks for these",
     "limit": "a copy has more epochs, open or aborted transactions than a fingerprint holds: compare the disks",
 }
 

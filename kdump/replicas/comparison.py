@@ -299,6 +299,7 @@ class CopyPair:
         self._latest_ms: int | None = None
         self._has_unkeyed = False
         self._reasons = dict[str, None]()
+        self._notes = dict[str, None]()
         self._batches = self._compared = self._keys = self._undecided_keys = 0
         self._open: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
         self._key_differences = KeyDifferences()
@@ -365,7 +366,7 @@ class CopyPair:
             self._compared,
             self._keys,
             self._undecided_keys,
-            tuple(self._reasons),
+            (*self._reasons, *self._notes),
             differs,
         )
 

@@ -200,6 +200,17 @@ def test_any_two_copies_get_the_verdict_of_the_disks_or_are_undecided(tmp_path: 
         assert expected is UNDECIDED or found.verdict is expected or {"damage", "reach"} & {*found.because}, trial
 
 
+def test_it_says_where_records_that_are_replaced_were_not_compared(tmp_path: Path) -> None:
+    log = [data(offset, b"k%d" % (offset % 50), b"v") for offset in range(4000)]
+    one = directory(tmp_path / "1", log, 3)
+    other = directory(tmp_path / "2", log[-50:], 1, checkpoints={"cleaner-offset-checkpoint": 3900})
+    assert pair(one, other).verdict is AGREE
+    found = by_fingerprints(one, other, tmp_path)
+    assert (found.verdict, found.because) == (AGREE, ("replaced",))
+    ran = run_inside(tmp_path, "verify", "--compare", "1.f", "2.f")
+    assert "records that a later one of their key replaces were not compared" in ran.text
+
+
 @pytest.mark.laws
 def test_logs_of_many_batches_get_the_verdict_of_the_disks(tmp_path: Path) -> None:
     """So many that sums are of several offsets; records are missing or changed, starts and ends are others."""

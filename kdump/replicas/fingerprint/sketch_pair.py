@@ -34,6 +34,8 @@ EDGES: Final = "edges"
 """A part of the offsets at an end of the common ones is in no range that both copies have sums of."""
 MANY: Final = "many"
 """More differs than the tables can name."""
+REPLACED: Final = "replaced"
+"""A note with any verdict: records that a later one of their key replaces were not compared."""
 _MOST_KEYS: Final = 100
 _MOST_OFFSET: Final = 1 << 62
 _HASHES: Final = 1 << 64
@@ -201,6 +203,7 @@ class _SketchPair(CopyPair):
         if self._compacted:
             # What a cleaner removed differs in sound copies; what a later record replaces is not compared. Records
             # without a key stay, above the reach.
+            self._notes[REPLACED] = None
             if not (left.sketch.unkeyed or right.sketch.unkeyed):
                 return True
             rest = common(rest, [OffsetRange(lowest, _MOST_OFFSET)])
