@@ -76,12 +76,11 @@ def disordered_segment(
     if creates_transaction_index:
         return None
     overflow = next((row.position for row in rows if not 0 <= row.last_offset - base <= HIGHEST_RELATIVE_OFFSET), None)
-    if scanned.transactional or scanned.control:
-        # Of two transactions that seem to begin at one offset, a broker may forget one. The batch before the first one
-        # that goes back can have a wrong offset, but nothing comes after it here.
-        last = min(each for each in (overflow, refused, _NO_POSITION) if each is not None)
-        if last > rows[0].position:
-            return None
+    # Of two transactions that seem to begin at one offset, a broker may forget one. The batch before the first one that
+    # goes back can have a wrong offset, and nothing may come after it. A broker that cannot split the segment at the
+    # overflow goes on after it.
+    if (scanned.transactional or scanned.control) and (refused is None or refused > rows[0].position):
+        return None
     stop = _NO_POSITION if refused is None else refused
     return ValidSegment(
         end_offset,
