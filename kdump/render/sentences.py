@@ -306,9 +306,10 @@ def comparison_sentences(compared: PartitionComparison) -> Iterator[str]:
     """What is said of the copies: each pair, its first differing keys, the evidence, and what to do."""
     for pair in compared.pairs:
         why = "".join(f"; {_UNDECIDED[each]}" for each in pair.because)
+        how = "one by one" if pair.batches or not pair.records else "by the sums of their hashes"
         yield (
             f"{pair.verdict}: {pair.left} and {pair.right}, up to offset {pair.end_offset}: {pair.batches} batches "
-            f"read, {pair.records} records and {pair.keys} keys compared one by one{why}"
+            f"read, {pair.records} records and {pair.keys} keys compared {how}{why}"
         )
         yield from _key_sentences(pair)
     for each in compared.evidence:
