@@ -61,8 +61,6 @@ _MODULES = {
     "kdump.recover.planner": "plan_recovery",
     "kdump.recover.recover": "ApplyOptions recover_logs resume_recovery undo_recovery",
     "kdump.replicas.compare": "CompareOptions compare_logs",
-    "kdump.replicas.fingerprint.copy_sketch": "FingerprintOptions",
-    "kdump.replicas.fingerprint.fingerprint_file": "fingerprint_logs read_fingerprint read_hash_key",
     "kdump.stat.stat": "stat_logs",
     "kdump.stat.values": "PartitionStatistics StatOptions",
     "kdump.storage.discovery": "discover log_files",

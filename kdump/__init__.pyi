@@ -45,10 +45,6 @@ from kdump.recover.recover import resume_recovery as resume_recovery
 from kdump.recover.recover import undo_recovery as undo_recovery
 from kdump.replicas.compare import CompareOptions as CompareOptions
 from kdump.replicas.compare import compare_logs as compare_logs
-from kdump.replicas.fingerprint.copy_sketch import FingerprintOptions as FingerprintOptions
-from kdump.replicas.fingerprint.fingerprint_file import fingerprint_logs as fingerprint_logs
-from kdump.replicas.fingerprint.fingerprint_file import read_fingerprint as read_fingerprint
-from kdump.replicas.fingerprint.fingerprint_file import read_hash_key as read_hash_key
 from kdump.stat.stat import stat_logs as stat_logs
 from kdump.stat.values import PartitionStatistics as PartitionStatistics
 from kdump.stat.values import StatOptions as StatOptions

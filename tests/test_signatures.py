@@ -16,7 +16,7 @@ CALLED = {"on_bytes", "on_damage", "on_error", "on_map", "on_notice", "on_path"}
 FUNCTIONS = {
     name: value for name in kdump.__all__ if inspect.isfunction(value := getattr(kdump, name)) and name != "__version__"
 }
-MORE = {"convert_logs": "output", "fingerprint_logs": "file", "table_reader": "table"}
+MORE = {"convert_logs": "output", "table_reader": "table"}
 """What some need beside that."""
 
 

@@ -6,8 +6,10 @@ _MODULES = {
     "kdump.replicas.compare": "ComparisonSummary CopyExtent MergedRange PartitionComparison",
     "kdump.replicas.comparison": "DifferingKey KeyDifferences OffsetTally ReplicaComparison ReplicaDifferences Verdict",
     "kdump.replicas.evidence": "Evidence RepairStep",
-    "kdump.replicas.fingerprint.fingerprint_file": "CopyFingerprint FingerprintFile FingerprintedCopy",
-    "kdump.replicas.fingerprint.copy_sketch": "HashKey",
+    "kdump.replicas.fingerprint.copy_sketch": "FingerprintOptions HashKey",
+    "kdump.replicas.fingerprint.fingerprint_file": (
+        "CopyFingerprint FingerprintFile FingerprintedCopy fingerprint_logs read_fingerprint read_hash_key"
+    ),
     "kdump.replicas.fingerprint.fingerprint_format": "FingerprintHead IndexEntry",
     "kdump.replicas.merge": "MissingRecords ReplicaUse ReplicasRefused",
 }

@@ -10,10 +10,14 @@ from kdump.replicas.comparison import ReplicaDifferences as ReplicaDifferences
 from kdump.replicas.comparison import Verdict as Verdict
 from kdump.replicas.evidence import Evidence as Evidence
 from kdump.replicas.evidence import RepairStep as RepairStep
+from kdump.replicas.fingerprint.copy_sketch import FingerprintOptions as FingerprintOptions
 from kdump.replicas.fingerprint.copy_sketch import HashKey as HashKey
 from kdump.replicas.fingerprint.fingerprint_file import CopyFingerprint as CopyFingerprint
 from kdump.replicas.fingerprint.fingerprint_file import FingerprintedCopy as FingerprintedCopy
 from kdump.replicas.fingerprint.fingerprint_file import FingerprintFile as FingerprintFile
+from kdump.replicas.fingerprint.fingerprint_file import fingerprint_logs as fingerprint_logs
+from kdump.replicas.fingerprint.fingerprint_file import read_fingerprint as read_fingerprint
+from kdump.replicas.fingerprint.fingerprint_file import read_hash_key as read_hash_key
 from kdump.replicas.fingerprint.fingerprint_format import FingerprintHead as FingerprintHead
 from kdump.replicas.fingerprint.fingerprint_format import IndexEntry as IndexEntry
 from kdump.replicas.merge import MissingRecords as MissingRecords

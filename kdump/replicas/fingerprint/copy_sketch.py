@@ -143,7 +143,7 @@ class _CopyPass:
         near = [*grid, *self._borders()] if not self._has_state else grid
         block_bits = _ONE_BLOCK if self._has_state else _bits_for(self._start, self._stop, _BLOCKS)
         span = min(self._stop - self._start, 1 << block_bits)
-        bits = min(_RECORD_BITS, max(4, span.bit_length()))
+        bits = min(_RECORD_BITS, max(5, span.bit_length() + 1))  # in a small table a few entries meet often
         records = RecordSketch(_cuts(near), block_bits, bits)
         last = LastRecords(self._options.most_keys) if self._has_state else None
         waiting = list[tuple[int, int]]()

@@ -228,6 +228,8 @@ class _SketchPair(CopyPair):
         """A range whose sums differ: other records where both have one at every offset."""
         if common([part], damage):
             self._reasons["damage"] = None
+        elif one == other == 1 == part.stop - part.start:
+            self._records.add(part.start)
         elif one == other == part.stop - part.start:
             self._ranges.append(part)
         elif any(each.sketch.keyed or each.transactional for each in self._both):
