@@ -28,7 +28,7 @@ function bytes(count) {
   const [base, names] = SCALES[look.units];
   let value = count, unit = 0;
   while (value >= base && unit < names.length - 1) { value /= base; unit += 1; }
-  if (!unit) return `${count} ${count === 1 ? "byte" : "bytes"}`;
+  if (!unit) return `${Math.round(count)} ${Math.round(count) === 1 ? "byte" : "bytes"}`;
   return `${value < 10 ? value.toFixed(2) : value < 100 ? value.toFixed(1) : value.toFixed(0)} ${names[unit]}`;
 }
 const grouping = new Intl.NumberFormat("en-US");

@@ -332,7 +332,7 @@ function rowsTable(label, columns, values, open) {
     label, total, open,
     columns: columns.map(([, name, unit], number) => ({
       name, number: unit !== "text", kind: number === 0 ? "full name" : number > 7 ? "wide" : number > 4 ? "rest" : "",
-      width: number === 0 ? "minmax(9rem, 2.5fr)" : unit === "time" ? "minmax(11.8rem, 1fr)" : "minmax(5rem, 1fr)",
+      width: number === 0 ? "minmax(9rem, 2.5fr)" : unit === "time" ? "minmax(11.8rem, 1fr)" : unit === "bytes" ? "minmax(5.6rem, 1fr)" : "minmax(5rem, 1fr)",
       show: (row) => { const value = values[number][row]; return value === null ? "" : FORMS[unit](value); }, key: (row) => values[number][row],
     })),
   });

@@ -111,7 +111,7 @@ sections.partitions = (to) => {
   const of = data.partitions, total = of.path.length;
   const BROKER = ["serves it", "truncates it", "does not start"];
   const name = (row) => of.paths[of.path[row]];
-  const number = (label, column, form, kind = "rest") => ({ name: label, width: "minmax(5rem, 1fr)", number: true, kind, show: (row) => form(of[column][row]), key: (row) => of[column][row] });
+  const number = (label, column, form, kind = "rest") => ({ name: label, width: form === bytes ? "minmax(5.6rem, 1fr)" : "minmax(5rem, 1fr)", number: true, kind, show: (row) => form(of[column][row]), key: (row) => of[column][row] });
   const table = grid({
     label: "Partitions with errors or warnings",
     total,
