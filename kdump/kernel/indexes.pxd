@@ -7,8 +7,10 @@ cdef enum:
     INDEX_POSITION, INDEX_OFFSET, TIME_MISSES, TIME_WRONG, TIME_OFFSET
     ENTRY_PROBLEM_COUNT
 
-# The scan calls the tracker for a batch that ends after `position`, or whose last offset is at least `offset`.
+# The scan calls the tracker for a batch that begins after `interval`, ends after `position`, or whose last offset is at
+# least `offset`.
 cdef struct Due:
+    int64_t interval
     int64_t position
     int64_t offset
 

@@ -42,7 +42,7 @@ cdef class IndexTracker:
             raise ValueError("the entries of an index are relative to a base offset")
         self.base = base_offset
         self.interval = max(0, min(interval, INT32_MAX))
-        self.due.position = self.due.offset = INT64_MAX
+        self.due.interval = self.due.position = self.due.offset = INT64_MAX
         self.index_begin = self.time_begin = self.index_cursor = self.time_cursor = self.carried_cursor = -1
         self.built_after = self.built_offset = self.built_timestamp = -1
         self.first_index_offset = self.first_time_entry = self.first_due = NO_VALUE
@@ -69,7 +69,7 @@ cdef class IndexTracker:
         self.built_time.limit = index_bytes - index_bytes % TIME_ENTRY
         self.building = True
         if not self.checking:
-            self.due.position = self.interval
+            self.due.interval = self.interval
 
     def built(self, state):
         if self.failed:
@@ -193,7 +193,7 @@ cdef class IndexTracker:
         if self.building and recovery_is_due(position, self.last_built, self.interval):
             self.build_entries(s, last, position, timestamp)
         if not self.checking:
-            self.due.position = self.last_built + self.interval if self.building else INT64_MAX
+            self.due.interval = self.last_built + self.interval if self.building else INT64_MAX
             return
         if self.recovering and recovery_is_due(position, self.recovered, self.interval):
             self.recover_entries(s, last, position, timestamp)
@@ -215,12 +215,11 @@ cdef class IndexTracker:
             self.time_cursor += 1
         self.due.position = \
             self.index_position(self.index_cursor) if self.index_cursor < self.index_count else INT64_MAX
-        if not self.differs:
-            self.due.position = min(self.due.position, self.last_entry + self.interval)
+        self.due.interval = INT64_MAX if self.differs else self.last_entry + self.interval
         if self.building:
-            self.due.position = min(self.due.position, self.last_built + self.interval)
+            self.due.interval = min(self.due.interval, self.last_built + self.interval)
         if self.recovering:
-            self.due.position = min(self.due.position, self.recovered + self.interval)
+            self.due.interval = min(self.due.interval, self.recovered + self.interval)
         self.due.offset = self.time_offset(self.time_cursor) if self.time_cursor < self.time_count else INT64_MAX
 
     cdef void find_entries(self, const State *s, int64_t first, int64_t position) noexcept nogil:

@@ -85,7 +85,8 @@ class Scanner:
         Reads the records of uncompressed control batches, too. `source` is a descriptor, or an object that is read. It
         has the byte of a position at `origin` plus that position. Returns SCAN_FULL, SCAN_STOPPED, SCAN_NEED (the file
         ends first) or SCAN_DAMAGED (no batch, or a control batch that is larger than the buffer). `reached` is the
-        position of the next batch. Raises OSError, and what the object raises.
+        position of the next batch. After SCAN_FULL the next call goes on there with what `buffer` has of the file.
+        Raises OSError, and what the object raises.
         """
 
     def skip_body(self, buffer: Buffer, at: int, position: int, computed: int) -> None:

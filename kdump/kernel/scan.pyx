@@ -161,6 +161,9 @@ cdef class Scanner:
     cdef Py_ssize_t _epoch_capacity
     cdef readonly int64_t state_end
     cdef readonly int64_t reached
+    cdef object _read_into    # the buffer of the last walk over headers, which has bytes of the file
+    cdef int64_t _read_from
+    cdef int64_t _read_bytes
     cdef list _listed         # _epochs as tuples, up to the last call of state()
     cdef bint _failed         # out of memory
     cdef int64_t *_cells      # rows of CELL_COLUMNS, NULL where none are asked for
@@ -189,7 +192,7 @@ cdef class Scanner:
         self._runs = runs
         if runs is not None:
             self._recorder = recorder_of(runs)
-        self._never.position = self._never.offset = INT64_MAX
+        self._never.position = self._never.interval = self._never.offset = INT64_MAX
         self._indexes = indexes
         self._due = &self._never if indexes is None else &indexes.due
         self.state_end = base_offset
@@ -292,8 +295,13 @@ cdef class Scanner:
             if view.len < PAGE or position < 0 or origin + position < 0:
                 raise ValueError("the buffer is too small, or the position lies outside the file")
             self.count = 0
+            if buffer is not self._read_into or position != self.reached:
+                self._read_from, self._read_bytes = position, 0
+            self._read_into = buffer
             with nogil:
                 reason = self.walk_headers(&file, origin, <uint8_t *> view.buf, view.len, position, stop)
+            if reason != FULL:
+                self._read_into = None
         finally:
             PyBuffer_Release(&view)
         if file.error != NULL:
@@ -309,7 +317,7 @@ cdef class Scanner:
         Of large batches, it reads only the headers. It reads many small batches at once.
         """
         cdef const uint8_t *p
-        cdef int64_t begin = position, filled = 0, usual = 0, total, left
+        cdef int64_t begin = self._read_from, filled = self._read_bytes, usual = 0, total, left
         cdef bint control
         while True:
             self.reached = position
@@ -317,6 +325,7 @@ cdef class Scanner:
             if left <= 0:
                 return STOPPED
             if self.count >= self._capacity or (self._recorder != NULL and self._recorder.events.count >= FULL_RUNS):
+                self._read_from, self._read_bytes = begin, filled
                 return FULL
             if left < UP_TO_MAGIC:
                 self.frame = SHORT
@@ -432,7 +441,8 @@ cdef class Scanner:
         cdef uint64_t missing
         cdef State *s = &self.s
         # The last offset of all is never below that of an entry, not even without a tracker.
-        if (position + total > self._due.position or last >= self._due.offset) and self._due != &self._never:
+        if (position > self._due.interval or position + total > self._due.position or last >= self._due.offset) \
+                and self._due != &self._never:
             self._indexes.batch(s, magic, first, last, position, total, spans, timestamp)
         if timestamp > s.max_timestamp:
             s.max_timestamp = timestamp

@@ -403,3 +403,24 @@ def test_the_kernel_reads_an_object_as_it_reads_a_file(tmp_path: Path) -> None:
 
     with pytest.raises(SourceError, match="broken"):
         Scanner(0).headers(Broken(), 0, bytearray(8192), 0, len(data))
+
+
+def test_a_walk_over_the_headers_of_small_batches_reads_each_byte_once() -> None:
+    """It stops where its rows are full, and goes on with what it has read."""
+    data = build.segment(*(build.batch([build.record(value=bytes(900))], base_offset=number) for number in range(999)))
+    read = 0
+
+    class Counted:
+        def readinto(self, position: int, buffer: memoryview) -> int:
+            nonlocal read
+            part = data[position : position + len(buffer)]
+            buffer[: len(part)] = part
+            read += len(part)
+            return len(part)
+
+    scanner, buffer, position, calls = Scanner(0, everything=True), bytearray(128 << 10), 0, 0
+    while position < len(data):
+        scanner.headers(Counted(), 0, buffer, position, len(data))
+        position, calls = scanner.reached, calls + 1
+    assert (scanner.state().batches, calls) == (999, 4)
+    assert read <= 1.01 * len(data)
