@@ -215,8 +215,7 @@ class LoadableLog:
             base = number_of(name)
             if base is not None and self._renamed(name, base, code):
                 return
-            with self.view.open(name) as source:
-                position = None if base is None else recover_segment(source, base).overflow
+            position = None if base is None else self._overflow(name, base)
         if position is None:
             position = self._reported_position(name)
         if position >= self.view.size(name):
@@ -224,6 +223,15 @@ class LoadableLog:
         self.view.cut(name, position, code)
         for later in self._later(name):
             self.view.remove(later, code)
+
+    def _overflow(self, name: str, base: int) -> int | None:
+        """Where a recovery meets an offset that the segment cannot hold, None where it breaks off before."""
+        valid = self._valid_segments.get(name)
+        if valid is not None and valid.disorder is not None and self.view.untouched(name, self._sizes[name]):
+            overflow, _, refused = valid.disorder
+            return overflow if refused is None or (overflow is not None and overflow <= refused) else None
+        with self.view.open(name) as source:
+            return recover_segment(source, base).overflow
 
     def _reported_position(self, name: str) -> int:
         """Where verify found a wrong offset, 0 where it found none."""
@@ -253,11 +261,13 @@ class LoadableLog:
                 offset = None if first is None else file.first_offset(first)
             except (CorruptRecord, UncaughtReadError):
                 return False
-            end = base if offset is None or offset < 0 else recover_segment(source, offset).next_offset
+            if offset is None or not 0 <= offset < base:
+                return False
+            end = recover_segment(source, offset).next_offset
         bases = sorted(
             number for other in self.view.pieces if other.endswith(".log") and (number := number_of(other)) is not None
         )
-        if offset is None or not 0 <= offset < base or offset in bases:
+        if offset in bases:
             return False
         bases.remove(base)
         at = bisect_left(bases, offset)

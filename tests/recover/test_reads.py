@@ -204,3 +204,13 @@ def test_a_wrong_offset_is_judged_without_another_look_at_the_log(
     (report, _) = verify_logs(discover([str(tmp_path / "logs")]), engine=Serial())
     assert (read_bytes() - before) / size <= 1.1
     assert report.outcome is not None
+
+
+@pytest.mark.parametrize(("run", "most"), [(preview, 1.8), (truncate, 2.7), (salvage, 3.2)], ids=_name)
+def test_an_overflow_that_verify_found_is_not_looked_for_again(
+    tmp_path: Path, run: Callable[[str], None], most: float
+) -> None:
+    size = wrong_header(tmp_path, *BATCHES["16 records"], 0, 128)
+    before = read_bytes()
+    run(str(tmp_path / "logs"))
+    assert (read_bytes() - before) / size <= most
