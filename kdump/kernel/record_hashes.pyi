@@ -16,6 +16,9 @@ CONTROL: int
 OUTCOME: int
 """`flags` shifted by so many bits is what became of a transaction, a number of kdump.kernel.transactions."""
 
+SIPHASH_IMPLS: tuple[str, ...]
+"""The ways to hash many texts that this machine has, the fastest last."""
+
 def siphash(data: Buffer, key: bytes) -> bytes:
     """Return SipHash-2-4 with 128 bits. `key` has 16 bytes."""
 
@@ -32,7 +35,15 @@ class RecordHasher:
     """The number of the next row that is to be looked at."""
 
     def __init__(
-        self, key: bytes, first: int, stop: int, *, keys: bool = True, contents: bool = True, capacity: int = 8192
+        self,
+        key: bytes,
+        first: int,
+        stop: int,
+        *,
+        keys: bool = True,
+        contents: bool = True,
+        capacity: int = 8192,
+        implementation: str = ...,
     ) -> None: ...
     def hash_batches(self, batches: Buffer, at: int, outcome: int) -> tuple[int, int]:
         """Hash whole uncompressed batches of magic 2 from byte `at` on.

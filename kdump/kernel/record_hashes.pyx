@@ -36,6 +36,8 @@ cdef enum:
     CONTROL_BIT = 4
     OUTCOME_SHIFT = 4
     SMALLEST_RECORD = 7   # seven fields of a byte each
+    MOST_JOBS = 256
+    RECORD_WORDS = 3      # offset, timestamp, sizes
     KEPT_ATTRIBUTES = LOG_APPEND_TIME | TRANSACTIONAL_FLAG | CONTROL_FLAG
     # A row of a key: the last record of each copy as 2 * offset + tombstone, -1: none.
     S_HIGH = 0
@@ -54,73 +56,26 @@ assert len(HASH_COLUMNS) == HASH_WIDTH
 
 # ---- SipHash-2-4
 
-cdef struct Sip:
-    uint64_t v0
-    uint64_t v1
-    uint64_t v2
-    uint64_t v3
+cdef extern from "siphash.h":
+    enum:
+        KD_SIP_JOBS
+        KD_SIP_LEAD
+    ctypedef struct KdSip:
+        uint64_t v0
+    ctypedef struct KdSipJob:
+        uint64_t words[3]
+    ctypedef void (*KdSipHash)(const KdSipJob *jobs, int64_t count, int lead) noexcept nogil
+    void kd_sip_begin(KdSip *s, uint64_t low, uint64_t high) noexcept nogil
+    void kd_sip_word(KdSip *s, uint64_t word) noexcept nogil
+    void kd_sip_set(KdSipJob *job, const KdSip *state, const uint8_t *text, int64_t size, int64_t before,
+                    int64_t *out) noexcept nogil
+    void kd_sip_one(const KdSipJob *job, int lead) noexcept nogil
+    void kd_sip_single(const KdSipJob *jobs, int64_t count, int lead) noexcept nogil
+    KdSipHash kd_sip_fastest() noexcept nogil
 
-
-cdef inline uint64_t rotated(uint64_t x, int bits) noexcept nogil:
-    return x << bits | x >> (64 - bits)
-
-
-cdef inline void sip_round(Sip *s) noexcept nogil:
-    s.v0 += s.v1
-    s.v1 = rotated(s.v1, 13)
-    s.v1 ^= s.v0
-    s.v0 = rotated(s.v0, 32)
-    s.v2 += s.v3
-    s.v3 = rotated(s.v3, 16)
-    s.v3 ^= s.v2
-    s.v0 += s.v3
-    s.v3 = rotated(s.v3, 21)
-    s.v3 ^= s.v0
-    s.v2 += s.v1
-    s.v1 = rotated(s.v1, 17)
-    s.v1 ^= s.v2
-    s.v2 = rotated(s.v2, 32)
-
-
-cdef inline void sip_begin(Sip *s, uint64_t low, uint64_t high) noexcept nogil:
-    s.v0 = low ^ <uint64_t> 0x736f6d6570736575U
-    s.v1 = high ^ <uint64_t> 0x646f72616e646f6dU ^ 0xee
-    s.v2 = low ^ <uint64_t> 0x6c7967656e657261U
-    s.v3 = high ^ <uint64_t> 0x7465646279746573U
-
-
-cdef inline void sip_word(Sip *s, uint64_t word) noexcept nogil:
-    s.v3 ^= word
-    sip_round(s)
-    sip_round(s)
-    s.v0 ^= word
-
-
-cdef inline void sip_end(Sip s, const uint8_t *p, int64_t size, int64_t before, int64_t *high,
-                         int64_t *low) noexcept nogil:
-    """Hash the last bytes of a text of which a whole number of words, `before` bytes, was hashed."""
-    cdef uint64_t word, last = <uint64_t> ((before + size) & 0xff) << 56
-    cdef int64_t i, left = size & 7
-    cdef const uint8_t *end = p + size - left
-    while p < end:
-        memcpy(&word, p, 8)
-        sip_word(&s, word)
-        p += 8
-    for i in range(left):
-        last |= <uint64_t> p[i] << (8 * i)
-    sip_word(&s, last)
-    s.v2 ^= 0xee
-    sip_round(&s)
-    sip_round(&s)
-    sip_round(&s)
-    sip_round(&s)
-    high[0] = <int64_t> (s.v0 ^ s.v1 ^ s.v2 ^ s.v3)
-    s.v1 ^= 0xdd
-    sip_round(&s)
-    sip_round(&s)
-    sip_round(&s)
-    sip_round(&s)
-    low[0] = <int64_t> (s.v0 ^ s.v1 ^ s.v2 ^ s.v3)
+cdef KdSipHash hash_many = kd_sip_fastest()
+assert MOST_JOBS == KD_SIP_JOBS and RECORD_WORDS == KD_SIP_LEAD
+SIPHASH_IMPLS = ("single",) if hash_many == <KdSipHash> kd_sip_single else ("single", "avx512")
 
 
 cdef void words_of(bytes key, uint64_t *words) except *:
@@ -133,12 +88,14 @@ def siphash(data, bytes key):
     cdef Py_buffer view
     cdef uint64_t words[2]
     cdef int64_t result[2]
-    cdef Sip s
+    cdef KdSip state
+    cdef KdSipJob job
     words_of(key, words)
-    sip_begin(&s, words[0], words[1])
+    kd_sip_begin(&state, words[0], words[1])
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        sip_end(s, <const uint8_t *> view.buf, view.len, 0, &result[0], &result[1])
+        kd_sip_set(&job, &state, <const uint8_t *> view.buf, view.len, 0, &result[0])
+        kd_sip_one(&job, 0)
     finally:
         PyBuffer_Release(&view)
     return (<const char *> result)[:16]
@@ -151,19 +108,27 @@ cdef class RecordHasher:
     cdef public object rows
     cdef readonly int64_t count
     cdef public int64_t at
-    cdef Sip _begin
+    cdef KdSip _begin
+    cdef KdSip _batches[MOST_JOBS]
+    cdef KdSipJob _key_jobs[MOST_JOBS]
+    cdef KdSipJob _jobs[MOST_JOBS]
+    cdef int64_t _batch_count, _key_count, _job_count
+    cdef KdSipHash _hash_many
     cdef int64_t _first, _stop, _capacity
     cdef bint _keys, _contents
     cdef int64_t *_cells
     cdef Py_buffer _view
 
     def __cinit__(self, bytes key, int64_t first, int64_t stop, *, bint keys=True, bint contents=True,
-                  int64_t capacity=8192):
+                  int64_t capacity=8192, str implementation=SIPHASH_IMPLS[-1]):
         cdef uint64_t words[2]
         if not 1 <= capacity <= 1 << 20:
             raise ValueError("capacity")
+        if implementation not in SIPHASH_IMPLS:
+            raise ValueError(f"no SipHash {implementation!r} here, only {', '.join(SIPHASH_IMPLS)}")
+        self._hash_many = kd_sip_single if implementation == "single" else hash_many
         words_of(key, words)
-        sip_begin(&self._begin, words[0], words[1])
+        kd_sip_begin(&self._begin, words[0], words[1])
         self._first = first
         self._stop = stop
         self._keys = keys
@@ -179,25 +144,42 @@ cdef class RecordHasher:
         if self._cells != NULL:
             PyBuffer_Release(&self._view)
 
+    cdef void _flush(self) noexcept nogil:
+        """Compute the hashes of the rows that were added."""
+        self._hash_many(self._key_jobs, self._key_count, 0)
+        self._hash_many(self._jobs, self._job_count, RECORD_WORDS)
+        self._key_count = self._job_count = self._batch_count = 0
+
+    cdef const KdSip *_batch(self, const uint8_t *head) noexcept nogil:
+        """The state of the hash after what the records of a batch have in common."""
+        cdef KdSip *state = self._batches + self._batch_count
+        self._batch_count += 1
+        state[0] = self._begin
+        kd_sip_word(state, <uint64_t> be64(head))
+        kd_sip_word(state, <uint64_t> last_offset_of(head))
+        kd_sip_word(state, <uint64_t> be64(head + PRODUCER_ID_AT))
+        kd_sip_word(state, <uint64_t> <uint32_t> be32(head + BASE_SEQUENCE_AT) << 32
+                    | <uint64_t> (be16(head + PRODUCER_EPOCH_AT) & 0xffff) << 16
+                    | <uint64_t> (attributes_of(head) & KEPT_ATTRIBUTES))
+        return state
+
     cdef const uint8_t *_hash(self, const uint8_t *head, const uint8_t *p, const uint8_t *end, int64_t *left,
                               int outcome, int *status) noexcept nogil:
-        """Add the rows of the next records of a batch, as many as there is room for; returns where they end."""
-        cdef Sip batch = self._begin, record
+        """Add the rows of the next records of a batch, as many as there is room for; returns where they end.
+
+        The hashes come with `_flush`, while the bytes are still there.
+        """
+        cdef const KdSip *state = NULL
         cdef Fields f
         cdef int64_t attributes = attributes_of(head), base = be64(head), offset, base_timestamp, timestamp
         cdef int64_t flags = outcome << OUTCOME_SHIFT
         cdef int64_t *row
+        cdef KdSipJob *job
         cdef const uint8_t *stop
         cdef bint odd = False, appended = attributes & LOG_APPEND_TIME != 0
         if attributes & CONTROL_FLAG:
             flags |= CONTROL_BIT
         base_timestamp = be64(head + (MAX_TIMESTAMP_AT if appended else BASE_TIMESTAMP_AT))
-        sip_word(&batch, <uint64_t> base)
-        sip_word(&batch, <uint64_t> last_offset_of(head))
-        sip_word(&batch, <uint64_t> be64(head + PRODUCER_ID_AT))
-        sip_word(&batch, <uint64_t> <uint32_t> be32(head + BASE_SEQUENCE_AT) << 32
-                 | <uint64_t> (be16(head + PRODUCER_EPOCH_AT) & 0xffff) << 16
-                 | <uint64_t> (attributes & KEPT_ATTRIBUTES))
         while left[0] > 0 and self.count < self._capacity:
             stop = next_record(&p, end, &f, status, &odd)
             if stop == NULL:
@@ -212,17 +194,25 @@ cdef class RecordHasher:
             row[H_FLAGS] = flags | (TOMBSTONE_BIT if f.value_size < 0 else 0) | (NO_KEY_BIT if f.key_size < 0 else 0)
             row[H_EPOCH] = be32(head + LEADER_EPOCH_AT)
             row[H_KEY_HIGH] = row[H_KEY_LOW] = row[H_HIGH] = row[H_LOW] = 0
+            if self._key_count == MOST_JOBS or self._job_count == MOST_JOBS \
+                    or (state == NULL and self._batch_count == MOST_JOBS):
+                self._flush()
+                state = NULL
             if self._keys and f.key_size >= 0:
-                sip_end(self._begin, f.key, f.key_size, 0, row + H_KEY_HIGH, row + H_KEY_LOW)
+                kd_sip_set(self._key_jobs + self._key_count, &self._begin, f.key, f.key_size, 0, row + H_KEY_HIGH)
+                self._key_count += 1
             if self._contents:
+                if state == NULL:
+                    state = self._batch(head)
                 timestamp = base_timestamp if appended \
                     else <int64_t> (<uint64_t> base_timestamp + <uint64_t> f.timestamp_delta)
-                record = batch
-                sip_word(&record, <uint64_t> offset)
-                sip_word(&record, <uint64_t> timestamp)
-                sip_word(&record, <uint64_t> <uint32_t> (f.key_size if f.key_size >= 0 else -1) << 32
-                         | <uint32_t> (f.value_size if f.value_size >= 0 else -1))
-                sip_end(record, f.key, stop - f.key, 56, row + H_HIGH, row + H_LOW)
+                job = self._jobs + self._job_count
+                self._job_count += 1
+                job.words[0] = <uint64_t> offset
+                job.words[1] = <uint64_t> timestamp
+                job.words[2] = <uint64_t> <uint32_t> (f.key_size if f.key_size >= 0 else -1) << 32 \
+                    | <uint32_t> (f.value_size if f.value_size >= 0 else -1)
+                kd_sip_set(job, state, f.key, stop - f.key, 56, row + H_HIGH)
         return p
 
     def hash_batches(self, batches, int64_t at, int outcome):
@@ -248,6 +238,7 @@ cdef class RecordHasher:
                 if status:
                     break
                 at += total
+            self._flush()
         finally:
             PyBuffer_Release(&view)
         return at, status
@@ -266,6 +257,7 @@ cdef class RecordHasher:
                     raise ValueError("at")
                 start = <const uint8_t *> view.buf
                 p = self._hash(<const uint8_t *> head.buf, start + at, start + view.len, &left, outcome, &status)
+                self._flush()
                 at = p - start
             finally:
                 PyBuffer_Release(&view)

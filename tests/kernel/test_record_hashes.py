@@ -12,6 +12,7 @@ from kdump.kernel.record_hashes import (
     HASH_COLUMNS,
     NO_KEY,
     OUTCOME,
+    SIPHASH_IMPLS,
     TOMBSTONE,
     KeyStates,
     RecordHasher,
@@ -67,6 +68,25 @@ def test_what_is_hashed() -> None:
     text = fields + sizes + b"the key" + bytes([2 * len(b"the value")]) + b"the value" + b"\0"
     content, key = siphash(text, KEY), siphash(b"the key", KEY)
     assert row == (5, *struct.unpack("<4q", key + content), 0, 9)
+
+
+@pytest.mark.parametrize("implementation", SIPHASH_IMPLS)
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 9, 300])
+def test_many_texts_have_the_hashes_of_each(implementation: str, count: int) -> None:
+    choose, text = random.Random(count), bytes(range(256)) * 4
+    sizes = [choose.choice((choose.randrange(40), choose.randrange(900))) for _ in range(count)]
+    batch = build.batch([build.record(text[:size], text[:size]) for size in sizes], base_offset=3)
+    hasher = RecordHasher(KEY, 0, HIGHEST, implementation=implementation)
+    assert hasher.hash_batches(batch, 0, COMMITTED) == (len(batch), 0)
+    single = RecordHasher(KEY, 0, HIGHEST, implementation="single")
+    single.hash_batches(batch, 0, COMMITTED)
+    assert rows(hasher) == rows(single)
+    assert [struct.pack("<2q", *row[1:3]) for row in rows(hasher)] == [siphash(text[:size], KEY) for size in sizes]
+
+
+def test_no_other_implementation() -> None:
+    with pytest.raises(ValueError, match="single"):
+        RecordHasher(KEY, 0, 1, implementation="abacus")
 
 
 def items(choose: random.Random, count: int, base: int) -> list[build.Record]:
