@@ -1,7 +1,7 @@
 """What the headers of a log say of it, read alone."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format.batch import Batch
@@ -18,17 +18,33 @@ _OUT_OF_ORDER: Final = sum(1 << SUSPECTS.index(code) for code in ("offset/backwa
 _UNKNOWN: Final = HeaderPass(transactional=True, is_ordered=False, is_continuous=False)
 
 
+class SliceHeaders(NamedTuple):
+    """What the headers of one slice say: the state of their scan, and whether they are in order."""
+
+    state: ScanState
+    is_ordered: bool
+
+
 def read_headers(slices: Sequence[LogSlice]) -> HeaderPass:
     """What the headers of log files, or of parts of them, say. Raises SourceError."""
+    return joined_headers((each, slice_headers(each)) for each in slices if each.log.kind is Kind.LOG)
+
+
+def slice_headers(each: LogSlice) -> SliceHeaders | None:
+    """What the headers of a slice say; None where bytes are not a batch. Raises SourceError."""
+    headers = _Headers(each)
+    state = headers.read()
+    return None if state is None else SliceHeaders(state, headers.is_ordered)
+
+
+def joined_headers(found: Iterable[tuple[LogSlice, SliceHeaders | None]]) -> HeaderPass:
+    """What the headers of a log say, from those of its slices in log order."""
     transactional, is_ordered, is_continuous, compacted, first, end = False, True, True, False, None, -1
     missing: list[MissingOffsets] = []
-    for each in slices:
-        if each.log.kind is not Kind.LOG:
-            continue
-        headers = _Headers(each)
-        state = headers.read()
-        if state is None:
+    for each, headers in found:
+        if headers is None:
             return _UNKNOWN
+        state = headers.state
         transactional = transactional or state.transactional > 0
         # Only the log cleaner puts an empty segment in the place of others.
         compacted = compacted or state.compacted or (not state.batches and each.log.path.endswith(".log.swap"))

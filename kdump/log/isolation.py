@@ -3,8 +3,9 @@
 import struct
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
+from kdump.errors import SourceError
 from kdump.format.naming import Kind
 from kdump.kernel.producers import ABORT, COMMIT, EVENT, Runs
 from kdump.kernel.results import NO_VALUE
@@ -14,7 +15,7 @@ from kdump.log.compaction import is_compacted
 from kdump.log.header_pass import read_headers
 from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition, walk_of_slice
 from kdump.log.transactions import Transaction, open_transactions, take_ended
-from kdump.storage.walk import BatchChunk, ForeignBatch, Tail, TailContent
+from kdump.storage.walk import BatchChunk, ForeignBatch, Tail, TailContent, Walk
 
 _WIDTH: Final = len(BATCH_COLUMNS)
 _POSITION, _FIRST, _LAST = (BATCH_COLUMNS.index(name) for name in ("position", "base_offset", "last_offset"))
@@ -89,6 +90,85 @@ def transactions_of(partition: SlicedPartition, max_batch_bytes: int) -> Iterato
     transactions.seal()
     yield from take_ended(transactions)
     yield from open_transactions(transactions)
+
+
+class SliceReplay(NamedTuple):
+    """What the replay of a whole log needs of one slice, read alone.
+
+    `lost` are the positions where a batch may be missing whatever the log is, `holes` those where offsets are.
+    `first` is the position and the first offset of the first valid batch, None where there is none or it does not say
+    its offset; `end` follows the last one. `compacted`: a valid batch shows that the log cleaner went over it. `error`
+    is what ended the read.
+    """
+
+    events: bytes
+    lost: tuple[int, ...] = ()
+    holes: tuple[int, ...] = ()
+    first: tuple[int, int] | None = None
+    end: int | None = None
+    compacted: bool = False
+    error: SourceError | None = None
+
+
+def replay_slice(each: LogSlice, max_batch_bytes: int) -> SliceReplay:
+    """The replay of one slice."""
+    events, offsets, error = _Events(), _NotedGaps(), None
+    if each.log.kind is Kind.LOG:
+        try:
+            for _ in _read(each, events, max_batch_bytes, offsets):
+                pass
+        except SourceError as failure:
+            error = failure
+    found, lost, holes = b"".join(events.found), tuple(events.lost), tuple(offsets.holes)
+    return SliceReplay(found, lost, holes, offsets.first, offsets.end, offsets.compacted, error)
+
+
+def transactions_of_slices(
+    partition: SlicedPartition, headers: HeaderPass, replays: Iterable[SliceReplay]
+) -> Iterator[Transaction]:
+    """As `transactions_of`, from the replays of the slices of a log that is in order. Raises SourceError."""
+    holes = not headers.is_continuous and not is_compacted(partition.copy, shown=False)
+    if holes and headers.compacted:  # all must be there to show it
+        replays = list(replays)
+        holes = not any(each.compacted for each in replays)
+    transactions = Transactions(anchored=True, listed=True)
+    end: int | None = None
+    for number, (each, replay) in enumerate(zip(partition.slices, replays, strict=True)):
+        if each.log.kind is not Kind.LOG:
+            continue
+        transactions.begin(number)
+        lost = set(replay.lost)
+        if holes:
+            if end is not None and replay.first is not None and replay.first[1] > end:
+                lost.add(replay.first[0] - 1)
+            lost.update(replay.holes)
+        for position in sorted(lost):
+            transactions.lose(position)
+        transactions.add(replay.events)
+        end = end if replay.end is None else replay.end
+        yield from take_ended(transactions)
+        if replay.error is not None:
+            raise replay.error
+    transactions.seal()
+    yield from take_ended(transactions)
+    yield from open_transactions(transactions)
+
+
+class _Events:
+    """Keeps what it is given of a slice."""
+
+    def __init__(self) -> None:
+        self.found: list[bytes] = []
+        self.lost: list[int] = []
+
+    def begin(self, number: int) -> None:
+        """There is one slice."""
+
+    def add(self, events: bytes) -> None:
+        self.found.append(events)
+
+    def lose(self, position: int) -> None:
+        self.lost.append(position)
 
 
 def with_markers(
@@ -218,3 +298,29 @@ class OffsetGaps:
             if (first > end and self._holes) or (first < end and self._returns):
                 yield position - 1
             self._end = max(first, last) + 1  # a last offset can have overflowed
+
+
+class _NotedGaps(OffsetGaps):
+    """Notes where offsets are missing, and yields none of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holes: list[int] = []
+        self.first: tuple[int, int] | None = None
+        self._walk: Walk | None = None
+
+    @property
+    def compacted(self) -> bool:
+        return self._walk is not None and self._walk.scanner.state().compacted
+
+    @property
+    def end(self) -> int | None:
+        return self._end
+
+    def of(self, chunk: BatchChunk) -> Iterator[int]:
+        if self._end is None:
+            batch = chunk.row(0)
+            self.first = None if batch.base_offset == NO_VALUE else (batch.position, batch.base_offset)
+            self._walk = chunk.walk
+        self.holes += super().of(chunk)
+        return iter(())

@@ -5,14 +5,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
+import pyarrow as pa
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from kdump.errors import KdumpError
+from kdump.spark.backends import ConnectBackend, RddBackend, SparkBackend
+from kdump.spark.engine import SparkEngine
 from kdump.spark.source_limits import EARLIEST, LATEST
-from kdump.spark.source_schema import loss_columns, record_columns
-from kdump.spark.store_settings import StoreSettings
+from kdump.spark.source_options import SourceOptions, Table, parse_batch_options
+from kdump.spark.source_schema import arrow_schema, as_expected, loss_columns, record_columns, source_schema
+from kdump.spark.source_tables import table_on
+from kdump.spark.store_settings import NO_STORES, StoreSettings
 from kdump.spark.stream_options import LOSSES_LOCATION
 from kdump.storage.file_store import is_url
 
@@ -40,10 +45,15 @@ def read(
     `offsets`: for each topic and partition the first offset and the one after the last; no others are read.
     `timestamps`: the records from the first one at or after a time to the one before the first at or after another.
     `columns`: those of the records that it has, in this order. `options` are further ones of the data source. URLs are
-    read with the session's settings spark.hadoop.fs.s3a.* and the like.
+    read with the session's settings spark.hadoop.fs.s3a.* and the like. The tables findings, producers, transactions
+    and groups are read at once, by a job that gives each segment of a large topic-partition a task of its own.
     """
     several = [paths] if isinstance(paths, str | PathLike) else list(paths)
-    stores = _store_options(spark) if any(is_url(fspath(path)) for path in several) else {}
+    texts = [fspath(path) for path in several]
+    stores = _store_options(spark) if any(is_url(text) for text in texts) else {}
+    if options.get("table", "").lower() in _FOLDED:
+        given = {**stores, **_offset_options(offsets), **_time_options(timestamps), **options}
+        return _folded(spark, parse_batch_options({**given, "paths": json.dumps(texts)}), columns)
     reader = spark.read.format("kdump").options(**stores)
     reader = reader.options(**_offset_options(offsets), **_time_options(timestamps), **options)
     if columns is not None:
@@ -51,8 +61,30 @@ def read(
         if unknown := [name for name in columns if name not in fields]:
             raise KdumpError(f"the source kdump has no column {unknown[0]!r}; the columns are {', '.join(fields)}")
         reader = reader.schema(", ".join(f"`{name}` {fields[name].dataType.simpleString()}" for name in columns))
-    texts = [fspath(path) for path in several]
     return reader.load(texts[0] if len(texts) == 1 else texts)
+
+
+_FOLDED: Final = frozenset({Table.FINDINGS, Table.PRODUCERS, Table.TRANSACTIONS, Table.GROUPS})
+"""The tables of which a row can be about all segments of a topic-partition."""
+
+
+def _folded(spark: "SparkSession", options: SourceOptions, columns: Sequence[str] | None) -> "DataFrame":
+    """Such a table, by a job before the read: a task of the data source knows nothing of the others."""
+    context = getattr(spark, "_sc", None)
+    backend: SparkBackend = RddBackend(context) if context is not None else ConnectBackend(cast("Any", spark))
+    whole = source_schema(options)
+    fields = {field.name: field for field in whole.fields}
+    if unknown := [name for name in columns or () if name not in fields]:
+        raise KdumpError(f"the table {options.table} has no column {unknown[0]!r}; the columns are {', '.join(fields)}")
+    schema = whole if columns is None else StructType([fields[name] for name in columns])
+    expected = arrow_schema(schema)
+    options.stores.use()
+    try:
+        with table_on(SparkEngine(backend, stores=options.stores), options, expected.names) as reader:
+            batches = [as_expected(batch, expected) for batch in reader]
+    finally:
+        NO_STORES.use()
+    return spark.createDataFrame(pa.Table.from_batches(batches, expected), schema=schema)
 
 
 def _store_options(spark: "SparkSession") -> Mapping[str, str]:

@@ -11,10 +11,13 @@ from kdump.convert.log_tables.table_reader import (
     TableName,
     directory_findings,
     part_of_table,
+    table_of,
     table_reader,
 )
 from kdump.convert.ranges.cutting import RANGE_BYTES
 from kdump.convert.ranges.segment_search import has_numbered_segments
+from kdump.convert.tables import schema_of
+from kdump.engine.protocol import Engine
 from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
 from kdump.log.ranges import OffsetRange
@@ -47,10 +50,38 @@ class _Sizes(NamedTuple):
 
 def plan_table(options: SourceOptions) -> list[TablePart]:
     """The tasks of a table, in the order of the paths. Raises SourceOptionError, SourceError."""
-    named = {absolute(path) for path in options.paths}
     chosen: dict[str, _Sizes] = {}
     directories: list[str] = []
-    topics: list[str] = []
+    for found in _chosen_of(options):
+        match found:
+            case LogDirectory():
+                directories.append(found.path)
+            case Partition() if found.path not in directories:
+                chosen.setdefault(found.path, _sizes_of(found, options.table))
+    if options.table is Table.GROUPS:
+        return [TablePart(options.paths)]  # a lag is about two partitions
+    parts = [*_parts(chosen, _part_bytes(chosen, options.min_partitions or 1))]
+    return parts + [TablePart(log_directories=(path,)) for path in directories]
+
+
+def table_on(engine: Engine, options: SourceOptions, columns: Sequence[str]) -> pa.RecordBatchReader:
+    """The rows of a table that are not in CUT_TABLES, read by the tasks of an engine, large logs in parts.
+
+    Raises SourceOptionError, SourceError.
+    """
+    table, paths = cast(TableName, options.table.value), options.paths
+    on_error = None if options.fail_on_data_loss else _warn
+    if options.table is not Table.GROUPS:
+        return table_of(_chosen_of(options), paths, table, engine, columns=columns, on_error=on_error)
+    whole = table_of(discover(paths), paths, table, engine, on_error=on_error)
+    batches = (_chosen(batch, options.selection).select(columns) for batch in whole)
+    return pa.RecordBatchReader.from_batches(schema_of(whole.schema, columns), batches)
+
+
+def _chosen_of(options: SourceOptions) -> Iterator[Partition | LogDirectory]:
+    """What is under the paths and has rows in a table. Raises SourceOptionError, SourceError."""
+    named, seen = {absolute(path) for path in options.paths}, set[str]()
+    topics = set[str]()
     for found in discover(options.paths):
         match found:
             case SourceError():
@@ -58,23 +89,19 @@ def plan_table(options: SourceOptions) -> list[TablePart]:
                     raise found
                 _warn(found)
             case LogDirectory():
-                directories.append(found.path)
+                if options.table is Table.FINDINGS and options.selection == TopicSelection():
+                    yield found
             case Partition() if is_snapshot(found) and options.table is not Table.FINDINGS:
                 pass
             case Partition():
                 of = found.topic_partition
                 if of is not None:
-                    topics.append(of.topic)
+                    topics.add(of.topic)
                 is_named = absolute(found.path) in named
-                if _takes(options, found, is_named=is_named) and found.path not in directories:
-                    chosen.setdefault(found.path, _sizes_of(found, options.table))
+                if _takes(options, found, is_named=is_named) and found.path not in seen:
+                    seen.add(found.path)
+                    yield found
     options.selection.check_topics(topics)
-    if options.table is Table.GROUPS:
-        return [TablePart(options.paths)]  # a lag is about two partitions
-    parts = [*_parts(chosen, _part_bytes(chosen, options.min_partitions or 1))]
-    if options.table is Table.FINDINGS and options.selection == TopicSelection():
-        parts += [TablePart(log_directories=(path,)) for path in directories]
-    return parts
 
 
 def _takes(options: SourceOptions, found: Partition, *, is_named: bool) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import kdump
+from kdump.convert.log_tables.table_reader import TableName
 from kdump.spark import losses, read
 
 if TYPE_CHECKING:
@@ -169,3 +170,18 @@ def test_the_registering_package_needs_nothing_of_kdump(source: SparkSession) ->
     """A package that raises here would switch off every data source of the session."""
     folder = ROOT / "kdump" / "spark"
     subprocess.run([sys.executable, "-c", BROKEN_KERNEL, str(folder)], check=True, timeout=120, env=dict(os.environ))
+
+
+def test_tables_about_whole_logs_are_read_by_a_job_before(source: SparkSession, tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "restarted", tmp_path / "a")
+    log = next((tmp_path / "a" / "transfers-0").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-3] + b"xyz")
+    tables: tuple[TableName, ...] = ("findings", "producers", "transactions")
+    for table in tables:
+        found = read(source, tmp_path / "a", table=table)
+        assert found.schema == load(source, tmp_path / "a", table=table).schema
+        expected = kdump.table_reader(tmp_path / "a", table).read_all().to_pylist()
+        assert sorted([row.asDict() for row in found.collect()], key=str) == sorted(expected, key=str)
+    assert read(source, tmp_path / "a", table="findings", columns=["code"]).columns == ["code"]
+    with pytest.raises(kdump.KdumpError, match="the table findings has no column 'x'"):
+        read(source, tmp_path / "a", table="findings", columns=["x"])

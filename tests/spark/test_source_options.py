@@ -485,6 +485,28 @@ def test_a_table_is_cut_into_segments(name: str, tmp_path: Path) -> None:
         log.write_bytes(data)
 
 
+@pytest.mark.parametrize("table", ["findings", "producers", "transactions", "groups"])
+def test_a_table_on_an_engine_has_the_rows_of_one_reader(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that kdump verify finds: a task of the data source does not know the transaction log."""
+    from kdump.convert.log_tables import cut_tables
+    from kdump.convert.log_tables.table_reader import TableName, table_reader
+    from kdump.engine.protocol import Serial
+    from kdump.spark.source_options import parse_batch_options
+    from kdump.spark.source_tables import table_on
+
+    monkeypatch.setattr(cut_tables, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(Serial, "slots", 2)
+    for directory in ("transactions", "restarted", "internal", "log-directory"):
+        path = FIXTURES / directory
+        name: TableName = table  # type: ignore[assignment]
+        for more in ({}, {"subscribePattern": "r"}):
+            options = {"path": str(path), "table": table, **more}
+            expected = read(path, table=table, **more) if more else table_reader(path, name).read_all().to_pylist()
+            source = KdumpSource(options)
+            found = table_on(Serial(), parse_batch_options(options), source.schema().names).read_all().to_pylist()
+            assert sorted(found, key=str) == sorted(expected, key=str), (directory, more)
+
+
 def test_groups_are_one_task_and_can_be_chosen_by_topic() -> None:
     from kdump.convert.log_tables.table_reader import table_reader
 

@@ -1,16 +1,17 @@
 """The producers of a topic-partition: their state at the log end, and what each wrote into the log."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
 
 from kdump.convert.log_tables.rows import TableRow
+from kdump.errors import SourceError
 from kdump.format.naming import COORDINATOR_TOPICS, Kind
 from kdump.format.producer_snapshot import ENTRY, ProducerEntry
 from kdump.kernel.producers import Producers, Runs
 from kdump.kernel.statistics import Collector, ProducerRows
-from kdump.log.log_slice import SlicedPartition, walk_of_slice
-from kdump.stat.producers import ProducerRow
-from kdump.stat.range_statistics import producer_table as table_of_rows
+from kdump.log.log_slice import LogSlice, SlicedPartition, walk_of_slice
+from kdump.stat.producers import ProducerRow, ProducerTable
+from kdump.stat.range_statistics import producer_table
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
 from kdump.storage.walk import BatchChunk
 from kdump.verify.checks.producer_snapshots import check_structure, entry_bytes
@@ -23,8 +24,19 @@ def producers_of(partition: SlicedPartition, max_batch_bytes: int) -> Iterator[T
 
     The state begins with the snapshot at the first segment, where the log does not begin with its first record.
     """
-    state, written = _replay(partition, max_batch_bytes)
-    table = table_of_rows(written)
+    state, written = _first_state(partition), ProducerRows()
+    for each in partition.slices:
+        if each.log.kind is Kind.LOG:
+            if each.after_gap:
+                state.forget()
+            _read(each, written, state.replay, max_batch_bytes)
+            state.take()
+            state.aborted()
+    yield from _rows(state, written)
+
+
+def _rows(state: Producers, written: ProducerRows) -> Iterator[TableRow]:
+    table = producer_table(written)
     rows = {row.producer_id: row for row in table}
     for fields in ENTRY.iter_unpack(state.entries()):
         entry = ProducerEntry(*fields)
@@ -50,25 +62,58 @@ def _numbers(row: ProducerRow | None, *, sampled: bool) -> TableRow:
     }
 
 
-def _replay(partition: SlicedPartition, max_batch_bytes: int) -> tuple[Producers, ProducerRows]:
-    of, written = partition.topic_partition, ProducerRows()
+class SliceProducers(NamedTuple):
+    """What the producers of a whole log need of one slice, read alone. `error` is what ended the read."""
+
+    events: tuple[bytes, ...] = ()
+    written: ProducerTable = ProducerTable()
+    error: SourceError | None = None
+
+
+def producers_of_slices(partition: SlicedPartition, slices: Iterable[SliceProducers]) -> Iterator[TableRow]:
+    """As `producers_of`, from what each slice of a log that is in order has. Raises SourceError."""
+    state, written = _first_state(partition), ProducerRows()
+    for each, found in zip(partition.slices, slices, strict=True):
+        if found.error is not None:
+            raise found.error
+        if each.log.kind is Kind.LOG:
+            if each.after_gap:
+                state.forget()
+            for events in found.events:
+                state.replay(events)
+            state.take()
+            state.aborted()
+            if found.written.cells:
+                written.merge(found.written.cells, found.written.highest_hash)
+    yield from _rows(state, written)
+
+
+def slice_producers(each: LogSlice, max_batch_bytes: int) -> SliceProducers:
+    """The producers of one slice."""
+    written, events = ProducerRows(), list[bytes]()
+    try:
+        if each.log.kind is Kind.LOG:
+            _read(each, written, events.append, max_batch_bytes)
+    except SourceError as error:
+        return SliceProducers(error=error)
+    return SliceProducers(tuple(events), producer_table(written))
+
+
+def _first_state(partition: SlicedPartition) -> Producers:
+    of = partition.topic_partition
     state = Producers(sequences=of is None or of.topic not in COORDINATOR_TOPICS)
     _load_first_snapshot(partition, state)
-    for each in partition.slices:
-        if each.log.kind is not Kind.LOG:
-            continue
-        base = each.log.base_offset
-        collector = Collector(-1 if base is None else base, max_batch_bytes=max_batch_bytes, producers=written)
-        if each.after_gap:
-            state.forget()
-        how = {"max_batch_bytes": max_batch_bytes, "runs": Runs(), "everything": True, "rows": _CHUNK_BATCHES}
-        with each.log.open() as source:
-            for item in walk_of_slice(each, source, on_events=state.replay, **how):
-                if isinstance(item, BatchChunk) and not item.damaged:
-                    collector.add_rows(item.walk.scanner.rows, item.batches, *item.walk.window)
-        state.take()
-        state.aborted()
-    return state, written
+    return state
+
+
+def _read(each: LogSlice, written: ProducerRows, on_events: Callable[[bytes], object], max_batch_bytes: int) -> None:
+    base = each.log.base_offset
+    collector = Collector(-1 if base is None else base, max_batch_bytes=max_batch_bytes, producers=written)
+    how = {"max_batch_bytes": max_batch_bytes, "runs": Runs(), "everything": True, "rows": _CHUNK_BATCHES}
+    with each.log.open() as source:
+        for item in walk_of_slice(each, source, on_events=on_events, **how):
+            if isinstance(item, BatchChunk) and not item.damaged:
+                collector.add_rows(item.walk.scanner.rows, item.batches, *item.walk.window)
 
 
 def _load_first_snapshot(partition: SlicedPartition, state: Producers) -> None:

@@ -10,12 +10,14 @@ from typing import Final, Literal
 import pyarrow as pa
 
 from kdump.convert.log_tables.batch_table import batch_table
+from kdump.convert.log_tables.cut_tables import rows_on
 from kdump.convert.log_tables.origin import Origin
 from kdump.convert.log_tables.producer_table import producers_of
 from kdump.convert.log_tables.rows import TableRow, record_batches
 from kdump.convert.log_tables.schemas import SEGMENTS, TABLES
 from kdump.convert.records.ordered_log import ordered_log
 from kdump.convert.tables import FINDINGS, GROUPS, PRODUCERS, TRANSACTIONS, schema_of
+from kdump.engine.protocol import Engine
 from kdump.errors import SourceError
 from kdump.format.naming import as_utf8
 from kdump.groups.groups import OFFSETS_RETENTION_MS, GroupStatistics
@@ -53,6 +55,7 @@ def table_reader(
     on_error: OnError | None = None,
     on_damage: OnDamage | None = None,
     max_batch_bytes: int = MAX_BATCH_BYTES,
+    engine: Engine | None = None,
 ) -> pa.RecordBatchReader:
     """Read what is known about log files, topic-partitions or log directories as Arrow's record batches.
 
@@ -70,7 +73,8 @@ def table_reader(
     `on_error` gets what cannot be read, and reading goes on; without it, the SourceError is raised. `on_damage` gets
     what `producers` and `transactions` leave out because batches contradict each other about their offsets, and the
     damage then; the table `batches` has a row for each batch, `findings` all that is wrong. Both are called because a
-    reader of Arrow yields nothing but record batches.
+    reader of Arrow yields nothing but record batches. `engine` reads the logs, and large ones in parts, with the same
+    rows; of `batches` each row comes from this process.
 
     Returns a pyarrow.RecordBatchReader. Raises ValueError for a name that there is not. Raises SourceError for what
     cannot be read, while reading.
@@ -80,9 +84,27 @@ def table_reader(
     whole = TABLES[table]
     schema = whole if columns is None else schema_of(whole, columns)
     several = [paths] if isinstance(paths, str | PathLike) else list(paths)
-    batches = _Tables(several, on_error, max_batch_bytes, deep=deep, on_damage=on_damage).batches(table)
+    tables = _Tables(several, on_error, max_batch_bytes, deep=deep, on_damage=on_damage, engine=engine)
+    batches = tables.batches(table)
     if columns is not None:
         batches = (each.select(schema.names) for each in batches)
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def table_of(
+    found: Iterable[Found],
+    paths: Paths,
+    table: TableName,
+    engine: Engine,
+    *,
+    columns: Sequence[str] | None = None,
+    on_error: OnError | None = None,
+) -> pa.RecordBatchReader:
+    """Read the table of what was found at paths on an engine. Returns and raises as `table_reader` does."""
+    schema = TABLES[table] if columns is None else schema_of(TABLES[table], columns)
+    several = [paths] if isinstance(paths, str | PathLike) else list(paths)
+    tables = _Tables(several, on_error, MAX_BATCH_BYTES, deep=False, engine=engine)
+    batches = (each.select(schema.names) for each in tables.batches(table, found))
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 
@@ -133,13 +155,15 @@ class _Tables:
         deep: bool,
         on_damage: OnDamage | None = None,
         bases: OffsetRange | None = None,
+        engine: Engine | None = None,
     ) -> None:
-        self._bases = bases
+        self._bases, self._engine = bases, engine
         self._on_damage = _ignore if on_damage is None else on_damage
         self._paths, self._on_error, self._max_batch_bytes, self._deep = paths, on_error, max_batch_bytes, deep
 
-    def batches(self, table: TableName) -> Iterator[pa.RecordBatch]:
-        found = discover(self._paths)
+    def batches(self, table: TableName, found: Iterable[Found] | None = None) -> Iterator[pa.RecordBatch]:
+        """The record batches of what was found, or of what is at the paths."""
+        found = discover(self._paths) if found is None else found
         match table:
             case "batches":
                 return self._batches(found)
@@ -195,7 +219,7 @@ class _Tables:
         options = StatOptions(open_wrappers=self._deep, by_producer=False, max_batch_bytes=self._max_batch_bytes)
         build = RowBuilder(options.bucket_ms, 0)
         parts = found if self._bases is None else map(self._with_markers, found)
-        for item in stat_logs(parts, options):
+        for item in stat_logs(parts, options, engine=self._engine):
             for error in (item,) if isinstance(item, SourceError) else item.errors:
                 self._fail(error)
             if not isinstance(item, PartitionStatistics):
@@ -245,13 +269,25 @@ class _Tables:
 
     def _measured(self, found: Iterable[Found]) -> Iterator[Measured]:
         options = StatOptions(groups=True, by_producer=False, max_batch_bytes=self._max_batch_bytes)
-        for item in stat_logs(found, options):
+        for item in stat_logs(found, options, engine=self._engine):
             for error in (item,) if isinstance(item, SourceError) else item.errors:
                 self._fail(error)
             if not isinstance(item, SourceError):
                 yield item
 
+    def _on_engine(self, found: Iterable[Found], table: str, engine: Engine) -> Iterator[TableRow]:
+        for partition, (rows, damage, error) in rows_on(engine, table, self._partitions(found), self._max_batch_bytes):
+            for damaged in damage:
+                self._on_damage(damaged)
+            of = _columns_of(partition)
+            yield from ({**of, **row} for row in rows)
+            if error is not None:
+                self._fail(error)
+
     def _producers(self, found: Iterable[Found]) -> Iterator[TableRow]:
+        if self._engine is not None:
+            yield from self._on_engine(found, "producers", self._engine)
+            return
         for each in self._ordered(found):
             of = _columns_of(each)
             try:
@@ -261,6 +297,9 @@ class _Tables:
                 self._fail(error)
 
     def _transactions(self, found: Iterable[Found]) -> Iterator[TableRow]:
+        if self._engine is not None:
+            yield from self._on_engine(found, "transactions", self._engine)
+            return
         for each in self._ordered(found):
             of = _columns_of(each)
             try:
@@ -272,7 +311,7 @@ class _Tables:
     def findings(self, found: Iterable[Found]) -> Iterator[TableRow]:
         """The findings about what was found."""
         options = VerifyOptions(deep=self._deep, max_batch_bytes=self._max_batch_bytes)
-        for report in verify_logs(_as_named(found), options):
+        for report in verify_logs(_as_named(found), options, engine=self._engine):
             for error in report.errors:
                 self._fail(error)
             yield from map(_finding_row, report.findings)
@@ -291,7 +330,7 @@ def _as_named(found: Iterable[Found]) -> Iterator[Found]:
             yield each
 
 
-def _columns_of(partition: SlicedPartition) -> TableRow:
+def _columns_of(partition: SlicedPartition | Partition) -> TableRow:
     of = Origin(partition.topic_partition)
     return {"path": as_utf8(partition.path), "topic": of.topic, "partition": of.partition}
 
