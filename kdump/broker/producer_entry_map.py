@@ -6,9 +6,7 @@ that a broker does.
 Sources: ProducerStateManager, ProducerAppendInfo and ProducerStateEntry of Kafka 4.3.
 """
 
-import struct
 from collections.abc import Callable
-from typing import Final
 
 from kdump.broker.file_records import FileChannelRecordBatch, FileRecords
 from kdump.broker.producer_state_manager import OpenTransactions
@@ -18,8 +16,7 @@ from kdump.format.batch import CONTROL, TRANSACTIONAL, BatchHeader, next_sequenc
 from kdump.format.index import AbortedTransaction
 from kdump.format.producer_snapshot import ENTRY, HEADER_SIZE, ProducerEntry
 from kdump.kernel import producers as kernel
-
-_EVENT: Final = struct.Struct(kernel.EVENT)
+from kdump.kernel.producer_results import ProducerEvent
 
 
 def entries_in(data: bytes) -> bytes | None:
@@ -140,8 +137,8 @@ class ProducerEntryMap:
     ) -> None:
         last_offset = wrapped(batch.offset + delta, 64)
         flags = kernel.TRANSACTIONAL if transactional else 0
-        event = (producer, batch.position, batch.offset, last_offset, timestamp, timestamp, 0, sequence, last_sequence)
-        self.replay(_EVENT.pack(*event, delta, epoch, kind, flags, 1))
+        where = producer, batch.position, batch.offset, last_offset, timestamp, timestamp, 0
+        self.replay(ProducerEvent(*where, sequence, last_sequence, delta, epoch, kind, flags).packed())
 
     def complete(self, transaction: CompletedTxn, position: int) -> None:
         if transaction.aborted:

@@ -1,6 +1,45 @@
-"""What the replay of producers finds: problems, transactions, differences from a snapshot."""
+"""What a scan records of producers, and what a replay finds: problems, transactions, differences from a snapshot."""
 
-from typing import NamedTuple
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from kdump.kernel.producers import DATA, EVENT, GAP, TRANSACTIONAL
+
+_EVENT: Final = struct.Struct(EVENT)
+
+
+class ProducerEvent(NamedTuple):
+    """An event: batches of a producer, a control batch, or a place where batches may be missing (producers.pyx)."""
+
+    producer_id: int
+    position: int = 0
+    first_offset: int = 0
+    last_offset: int = 0
+    timestamp: int = 0
+    first_timestamp: int = 0
+    size: int = 0
+    first_sequence: int = -1
+    last_sequence: int = -1
+    offset_delta: int = 0
+    epoch: int = 0
+    kind: int = DATA
+    flags: int = 0
+    batches: int = 1
+
+    @property
+    def is_of_transaction(self) -> bool:
+        """Whether it is of a transaction, or ends one."""
+        return self.kind != GAP and (self.kind != DATA or bool(self.flags & TRANSACTIONAL))
+
+    def packed(self) -> bytes:
+        """The event as the kernel takes it."""
+        return _EVENT.pack(*self)
+
+
+def events_in(data: bytes) -> Iterator[ProducerEvent]:
+    """The events that a scan collected."""
+    return map(ProducerEvent._make, _EVENT.iter_unpack(data))
 
 
 class ProducerProblem(NamedTuple):

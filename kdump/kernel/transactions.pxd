@@ -79,6 +79,7 @@ cdef class Transactions:
     cdef bint decided
     cdef bint listed
     cdef bint passes_gaps
+    cdef bint idempotent       # there is a row of each producer
     cdef bint failed
     cdef TransactionEnd lost   # the first gap
     cdef int64_t *gaps         # those whose events come later
@@ -88,7 +89,7 @@ cdef class Transactions:
     cdef int64_t ended_count
     cdef int64_t ended_capacity
     cdef EndedTransaction undecided   # that with the lowest first offset
-    cdef int64_t markers[2]    # aborted, committed
+    cdef int64_t markers[3]    # by the kinds of ends
     cdef int64_t aborted_records
     cdef Histogram durations
     cdef Histogram sizes
@@ -109,6 +110,7 @@ cdef class Transactions:
     cdef void add_gap(self, int64_t place) noexcept nogil
     cdef void end_unseen(self, const TransactionCells *rows, int64_t count, const TransactionEnd *lost) noexcept nogil
     cdef int64_t join_rows(self, const TransactionCells *rows, int64_t count, const TransactionEnd *lost) noexcept nogil
+    cdef void join_ended(self, int64_t start, const EndedTransaction *ended, int64_t count) noexcept nogil
     cdef void drop_ended(self) noexcept nogil
 
 

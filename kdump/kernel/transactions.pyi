@@ -25,6 +25,7 @@ class Transactions:
     `anchored`: nothing comes before. Else what ends the transactions of the range before is kept for `extend`.
     `decided`: keep all markers, so that `of` answers. `listed`: keep what ended for `take`. `measured`: keep histograms
     of what ended. Without `gaps` a place where a batch may be missing ends nothing: a broker replays a log so.
+    `idempotent`: keep a row of each producer, also of those without transactions.
     """
 
     def __init__(
@@ -35,7 +36,11 @@ class Transactions:
         decided: bool = False,
         listed: bool = False,
         gaps: bool = True,
+        idempotent: bool = False,
     ) -> None: ...
+    def __len__(self) -> int:
+        """The number of rows: those of the producers, and those that ended."""
+
     def begin(self, number: int) -> None:
         """Begin with the file of this number, 0 for the first one. Raises ValueError for a million and more."""
 
@@ -78,14 +83,29 @@ class Transactions:
     def first_undecided(self) -> TransactionFields | None:
         """That of those that ended undecided."""
 
-    def join(self, cells: Buffer) -> int:
-        """Add the packed rows of the range that follows, which has no gaps.
+    def join(self, cells: Buffer, ended: Buffer = b"") -> int:
+        """Add the packed rows of the range that follows, which has no gaps, and those that ended in it.
 
         Returns the number of records of transactions that were open here and that the range aborts.
         """
 
     def packed(self) -> bytes:
         """The rows of the producers."""
+
+    def packed_ended(self) -> bytes:
+        """The rows of what ended, where it is `listed`, but for the first end of a producer."""
+
+    control_batches: int
+    """The number of control batches that were added; not those that were joined."""
+
+    def producer_ids(self) -> list[int]:
+        """The producers with a row."""
+
+    def begins(self) -> list[tuple[int, int]]:
+        """(producer id, first offset) of each transaction in the order of the log, of a listed range without gaps.
+
+        A marker without batches before it is a transaction that begins with it.
+        """
 
     def measures(self) -> tuple[int, int, int, HistogramFields, HistogramFields, HistogramFields]:
         """(commit markers, abort markers, aborted records, durations, sizes, records) of what ended.

@@ -80,16 +80,24 @@ cdef inline tuple fields_of(int64_t producer_id, const TransactionPart *part, co
     )
 
 
+cdef inline tuple begin_of(int64_t producer_id, const TransactionPart *part, const TransactionEnd *end):
+    """(place, producer id, first offset) of a transaction; one without batches begins with its marker."""
+    if part.is_open:
+        return part.place, producer_id, part.first_offset
+    return end.place, producer_id, end.offset
+
+
 cdef class Transactions:
     """See transactions.pyi."""
 
     def __cinit__(self, *, bint anchored=False, bint measured=False, bint decided=False, bint listed=False,
-                  bint gaps=True):
+                  bint gaps=True, bint idempotent=False):
         self.anchored = anchored
         self.measured = measured
         self.decided = decided
         self.listed = listed
         self.passes_gaps = not gaps
+        self.idempotent = idempotent
         self.lost.kind = NO_END
         if not table_begin(&self.producers):
             raise MemoryError
@@ -108,6 +116,9 @@ cdef class Transactions:
             histogram_end(&self.durations)
             histogram_end(&self.sizes)
             histogram_end(&self.records)
+
+    def __len__(self):
+        return self.producers.count + self.ended_count
 
     # ---- rows
 
@@ -157,8 +168,7 @@ cdef class Transactions:
         """Add what ends the transaction of a producer."""
         cdef TransactionPart nothing
         cdef TransactionCells *row = self.find(producer_id)
-        if end.kind != LOST_END:
-            self.markers[end.kind] += 1
+        self.markers[end.kind] += 1
         if row == NULL:
             if self.anchored or self.lost.kind != NO_END:
                 memset(&nothing, 0, sizeof(TransactionPart))
@@ -219,16 +229,14 @@ cdef class Transactions:
         cdef EndedTransaction found
         cdef EndedTransaction *ended
         cdef int64_t capacity
-        if end.kind == LOST_END and not part.is_open:
-            return
         if self.measured and end.kind != LOST_END:
             self.complete(part, end)
-        if end.kind != LOST_END and not self.listed:
+        if not self.listed and (end.kind != LOST_END or not part.is_open):
             return
         found.producer_id = producer_id
         found.part = part[0]
         found.end = end[0]
-        if end.kind == LOST_END:
+        if end.kind == LOST_END and part.is_open:
             self.take_undecided(&found)
         if not self.listed:
             return
@@ -274,6 +282,8 @@ cdef class Transactions:
                 self.add_gap(place)
                 self.gap(place)
         elif event.kind == KIND_DATA:
+            if self.idempotent:
+                self.add_row(event.producer_id)
             if event.flags & FLAG_TRANSACTIONAL:
                 self.table.transactional = True
                 part.place = place
@@ -450,9 +460,17 @@ cdef class Transactions:
             self.drop_ended()
         return aborted
 
-    def join(self, cells):
+    cdef void join_ended(self, int64_t start, const EndedTransaction *ended, int64_t count) noexcept nogil:
+        """Add what ended in what follows, after its rows. `start`: how many had ended before them."""
+        cdef int64_t i
+        for i in range(count):
+            self.finish(ended[i].producer_id, &ended[i].part, &ended[i].end)
+        if self.ended_count > start + 1:
+            qsort(self.ended + start, self.ended_count - start, sizeof(EndedTransaction), compare_ended)
+
+    def join(self, cells, ended=b""):
         cdef Py_buffer view
-        cdef int64_t aborted
+        cdef int64_t aborted, start = self.ended_count
         cdef TransactionEnd lost
         memset(&lost, 0, sizeof(TransactionEnd))
         lost.kind = NO_END
@@ -460,6 +478,13 @@ cdef class Transactions:
         try:
             aborted = self.join_rows(
                 <const TransactionCells *> view.buf, view.len // <Py_ssize_t> sizeof(TransactionCells), &lost
+            )
+        finally:
+            PyBuffer_Release(&view)
+        PyObject_GetBuffer(ended, &view, PyBUF_SIMPLE)
+        try:
+            self.join_ended(
+                start, <const EndedTransaction *> view.buf, view.len // <Py_ssize_t> sizeof(EndedTransaction)
             )
         finally:
             PyBuffer_Release(&view)
@@ -472,10 +497,7 @@ cdef class Transactions:
         self.pass_gaps(INT64_MAX)
         other.pass_gaps(INT64_MAX)
         self.join_rows(other.row(0), other.producers.count, &other.lost)
-        for i in range(other.ended_count):
-            self.finish(other.ended[i].producer_id, &other.ended[i].part, &other.ended[i].end)
-        if self.ended_count > start + 1:
-            qsort(self.ended + start, self.ended_count - start, sizeof(EndedTransaction), compare_ended)
+        self.join_ended(start, other.ended, other.ended_count)
         if other.undecided.part.is_open:
             self.take_undecided(&other.undecided)
         self.table.first = other.table.first
@@ -496,7 +518,8 @@ cdef class Transactions:
         if self.failed:
             raise MemoryError
         found = [fields_of(self.ended[i].producer_id, &self.ended[i].part, &self.ended[i].end)
-                 for i in range(self.ended_count)]
+                 for i in range(self.ended_count)
+                 if self.ended[i].part.is_open or self.ended[i].end.kind != LOST_END]
         self.ended_count = 0
         return found
 
@@ -546,6 +569,32 @@ cdef class Transactions:
         if self.failed:
             raise MemoryError
         return PyBytes_FromStringAndSize(<char *> self.producers.rows, self.producers.count * sizeof(TransactionCells))
+
+    def packed_ended(self):
+        if self.failed:
+            raise MemoryError
+        return PyBytes_FromStringAndSize(<char *> self.ended, self.ended_count * sizeof(EndedTransaction))
+
+    @property
+    def control_batches(self):
+        return self.markers[ABORT_END] + self.markers[COMMIT_END] + self.markers[LOST_END]
+
+    def producer_ids(self):
+        cdef int64_t i
+        return [self.row(i).producer_id for i in range(self.producers.count)]
+
+    def begins(self):
+        cdef int64_t i
+        cdef list found = []
+        for i in range(self.ended_count):
+            found.append(begin_of(self.ended[i].producer_id, &self.ended[i].part, &self.ended[i].end))
+        for i in range(self.producers.count):
+            if self.row(i).end.kind != NO_END:
+                found.append(begin_of(self.row(i).producer_id, &self.row(i).head, &self.row(i).end))
+            if self.row(i).tail.is_open:
+                found.append(begin_of(self.row(i).producer_id, &self.row(i).tail, &self.row(i).end))
+        found.sort()
+        return [(producer_id, first) for _, producer_id, first in found]
 
     def measures(self):
         if self.failed:

@@ -1,13 +1,13 @@
 """Which transactional batches of a partition are committed, by the next marker of their producer in all of its log."""
 
-import struct
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Final, Literal, NamedTuple, Protocol
 
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
-from kdump.kernel.producers import ABORT, COMMIT, EVENT, Runs
+from kdump.kernel.producer_results import ProducerEvent
+from kdump.kernel.producers import ABORT, COMMIT, Runs
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.kernel.transactions import Transactions
@@ -19,8 +19,6 @@ from kdump.storage.walk import BatchChunk, ForeignBatch, Tail, TailContent, Walk
 
 _WIDTH: Final = len(BATCH_COLUMNS)
 _POSITION, _FIRST, _LAST = (BATCH_COLUMNS.index(name) for name in ("position", "base_offset", "last_offset"))
-_EVENT: Final = struct.Struct(EVENT)
-_NO_FIELDS: Final = (0,) * 10
 
 Isolation = Literal["read-committed", "read-uncommitted", "all"]
 """`read-committed`: no record of a transaction that was aborted, or of which that is not known. `read-uncommitted`:
@@ -41,7 +39,7 @@ def decide(partition: SlicedPartition, max_batch_bytes: int, *, ordered: bool = 
     if partition.part is not None:
         transactions.begin(len(partition.slices))
         for kind, producers in ((COMMIT, partition.part.committed), (ABORT, partition.part.aborted)):
-            transactions.add(b"".join(_EVENT.pack(producer, *_NO_FIELDS, kind, 0, 0) for producer in producers))
+            transactions.add(b"".join(ProducerEvent(producer, kind=kind).packed() for producer in producers))
     return transactions if transactions.seal() else None
 
 

@@ -5,14 +5,13 @@ expensive and a log without damage needs none. kdump.log.log_batches has a row f
 """
 
 import os
-import struct
 from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kdump.format.batch import CODEC_MASK, CONTROL, TRANSACTIONAL, Batch
-from kdump.kernel.producers import DATA, EVENT, GAP, Runs
-from kdump.kernel.producers import TRANSACTIONAL as EVENT_TRANSACTIONAL
+from kdump.kernel.producer_results import events_in
+from kdump.kernel.producers import Runs
 from kdump.kernel.results import NO_VALUE, ScanState
 from kdump.kernel.scan import Scanner
 from kdump.log.damage import Damage, damaged_batch, damaged_bytes
@@ -23,7 +22,6 @@ from kdump.storage.partition import LogFile, Segment
 from kdump.storage.source import InputFile, Source, reader_of
 from kdump.storage.walk import BatchChunk, ForeignBatch, SearchLimit, ShrunkFile
 
-_EVENT: Final = struct.Struct(EVENT)
 _ALL_PRODUCERS: Final = range(-1, 1 << 63)
 
 FileItem = tuple[Batch, int] | Damage | SearchLimit | ForeignBatch | ShrunkFile
@@ -260,9 +258,7 @@ def _transactional(batches: Iterable[BatchSpan]) -> Iterator[int]:
 
 def _transactional_in(events: bytes) -> Iterator[int]:
     """The producers of transactions, by events of a scan."""
-    for producer, *_, kind, flags, _ in _EVENT.iter_unpack(events):
-        if kind != GAP and (kind != DATA or flags & EVENT_TRANSACTIONAL):
-            yield producer
+    return (event.producer_id for event in events_in(events) if event.is_of_transaction)
 
 
 def _alike(left: BatchSpan, right: BatchSpan) -> bool:

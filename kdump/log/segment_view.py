@@ -4,11 +4,8 @@ A stretch is folded, so the view of a segment is small however many batches it h
 damage, or loses damaged bytes, its folded state is known without another look at the file.
 """
 
-import struct
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kdump.kernel.producers import DATA, EVENT_BYTES, GAP, TRANSACTIONAL
 from kdump.kernel.results import ScanState
 from kdump.kernel.scan import SUSPECTS
 
@@ -23,79 +20,26 @@ OUT_OF_ORDER: Final = sum(1 << bit for bit, code in enumerate(SUSPECTS) if code 
 OFFSETS_OUT_OF_ORDER: Final = OUT_OF_ORDER & ~(1 << SUSPECTS.index("epoch/backwards"))
 
 MOST_ROWS: Final = 1 << 17
-"""So many producers and transactions are listed in all stretches of a partition: about 20 MiB."""
-_EVENT: Final = struct.Struct("=q8xq42xBB4x")  # producer id, first offset, kind, flags
-assert _EVENT.size == EVENT_BYTES
+"""So many producers and transactions are kept in all stretches of a partition: about 24 MiB."""
 
 
 class StretchProducers(NamedTuple):
-    """The producers of a stretch, and its transactions in log order: (producer id, first offset here).
+    """The producers and transactions of a stretch: packed rows of kdump.kernel.transactions.
 
-    A marker without batches before it is a transaction that begins with it. `open` has those that no marker here ends:
-    first offset by producer. `markers` counts the control batches that were seen: not those without a producer, nor
-    those from which the log cleaner removed the marker.
+    `control_batches` are those that were seen: not those without a producer, nor those from which the log cleaner
+    removed the marker.
     """
 
-    ids: frozenset[int] = frozenset()
-    transactions: tuple[tuple[int, int], ...] = ()
-    open: Mapping[int, int] = {}
-    markers: int = 0
-
-    def plus(self, other: "StretchProducers") -> "StretchProducers":
-        """The same with those of the batches after these."""
-        added, open_, begun = list(self.transactions), dict(self.open), dict(self.open)
-        for producer, first in other.transactions:
-            if begun.pop(producer, None) is None:
-                added.append((producer, first))
-            elif other.open.get(producer) != first:  # a marker there ends it
-                del open_[producer]
-        for producer, first in other.open.items():
-            open_.setdefault(producer, first)
-        return StretchProducers(self.ids | other.ids, tuple(added), open_, self.markers + other.markers)
-
-
-class ProducerFold:
-    """Collects the producers and transactions of a stretch from its events; at `most` so many, where this is given."""
-
-    def __init__(self, most: int | None = None) -> None:
-        self._most = most
-        self._ids: set[int] = set()
-        self._transactions: dict[tuple[int, int], None] = {}
-        self._open: dict[int, int] = {}
-        self._markers = 0
-
-    @property
-    def rows(self) -> int:
-        """How many are listed."""
-        return len(self._ids) + len(self._transactions)
-
-    def add(self, events: bytes) -> None:
-        """Take the next events of a scan."""
-        if self._most is not None and self.rows > self._most:
-            return
-        open_ = self._open
-        for producer, first, kind, flags in _EVENT.iter_unpack(events):
-            if kind == GAP:
-                continue
-            self._ids.add(producer)
-            if kind != DATA:
-                self._markers += 1
-                self._transactions[producer, open_.pop(producer, first)] = None
-            elif flags & TRANSACTIONAL:
-                self._transactions[producer, open_.setdefault(producer, first)] = None
-
-    def result(self) -> StretchProducers | None:
-        """What was collected; None where there were more."""
-        if self._most is not None and self.rows > self._most:
-            return None
-        return StretchProducers(frozenset(self._ids), tuple(self._transactions), dict(self._open), self._markers)
+    rows: bytes
+    ended: bytes
+    control_batches: int
 
 
 class Stretch(NamedTuple):
     """Valid batches [start, stop) of a file, with nothing between them.
 
     `state` and `suspect` are those of a scan that began here. The first `events` of the summary end with those of its
-    producers. `producers` are its producers, None where they were not collected.
+    producers. `producers` is None where they were not collected.
     """
 
     start: int

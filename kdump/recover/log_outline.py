@@ -16,11 +16,15 @@ from kdump.broker.file_records import (
 from kdump.format.batch import CONTROL, HEADER_SIZE, TRANSACTIONAL, Batch
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.naming import Kind
+from kdump.kernel.producer_results import ProducerEvent
+from kdump.kernel.producers import COMMIT, DATA
+from kdump.kernel.producers import TRANSACTIONAL as EVENT_TRANSACTIONAL
 from kdump.kernel.results import NO_VALUE, ScanState
+from kdump.kernel.transactions import Transactions
 from kdump.log.damage import Damage
 from kdump.log.ranges import OffsetRange
 from kdump.log.segment_batches import FileItem, file_items, items_of_view
-from kdump.log.segment_view import SegmentView, Stretch, StretchProducers
+from kdump.log.segment_view import SegmentView, Stretch
 from kdump.storage.partition import LogFile
 from kdump.storage.pieces import Piece
 from kdump.storage.source import InputFile, reader_of
@@ -124,12 +128,15 @@ def batches_of(piece: Piece, stretches: Sequence[Stretch]) -> "ValidBatches | No
     largest = max(state.max_timestamp for state in states)
     if largest >= 0 and not any(_has_timestamp(state, largest, piece.start) for state in states):
         return None  # it is that of a batch before the range
-    producers = StretchProducers()
+    transactions = Transactions(listed=True, gaps=False, idempotent=True)
+    control_batches = 0
     for stretch in stretches:
-        if stretch.state.produced and stretch.producers is None:
+        if stretch.producers is not None:
+            transactions.join(stretch.producers.rows, stretch.producers.ended)
+            control_batches += stretch.producers.control_batches
+        elif stretch.state.produced:
             return None
-        producers = producers.plus(stretch.producers or StretchProducers())
-    if producers.markers != sum(state.control for state in states):
+    if control_batches != sum(state.control for state in states):
         return None
     return ValidBatches(
         piece,
@@ -139,8 +146,8 @@ def batches_of(piece: Piece, stretches: Sequence[Stretch]) -> "ValidBatches | No
         tuple((state.first_offset, state.last_offset) for state in states),
         states[0].first_timestamp,
         largest,
-        producers.ids,
-        producers.transactions,
+        frozenset(transactions.producer_ids()),
+        tuple(transactions.begins()),
     )
 
 
@@ -159,9 +166,7 @@ class BatchTotals:
         self._records: int | None = 0
         self._offsets: list[tuple[int, int]] = []
         self._first_timestamp = self._max_timestamp = -1
-        self._producers: set[int] = set()
-        self._transactions: dict[tuple[int, int], None] = {}
-        self._open: dict[int, int] = {}
+        self._transactions = Transactions(listed=True, gaps=False, idempotent=True)
 
     def add(self, batch: Batch, first: int, *, joined: bool) -> None:
         """Count a batch that begins at the offset `first`; `joined`: its offsets continue the range before."""
@@ -178,13 +183,8 @@ class BatchTotals:
             self._offsets[-1] = self._offsets[-1][0], batch.last_offset
         else:
             self._offsets.append((first, batch.last_offset))
-        producer = batch.producer_id
-        if producer >= 0:
-            self._producers.add(producer)
-            if batch.attributes & CONTROL:
-                self._transactions[producer, self._open.pop(producer, first)] = None
-            elif batch.attributes & TRANSACTIONAL:
-                self._transactions[producer, self._open.setdefault(producer, first)] = None
+        if batch.producer_id >= 0:
+            self._transactions.add(_event_of(batch, first).packed())
 
     def result(self) -> ValidBatches:
         return ValidBatches(
@@ -195,9 +195,21 @@ class BatchTotals:
             tuple(self._offsets),
             self._first_timestamp,
             self._max_timestamp,
-            frozenset(self._producers),
-            tuple(self._transactions),
+            frozenset(self._transactions.producer_ids()),
+            tuple(self._transactions.begins()),
         )
+
+
+def _event_of(batch: Batch, first: int) -> ProducerEvent:
+    """What a scan records of a batch. Of a control batch only the header is known, so any ends a transaction."""
+    return ProducerEvent(
+        batch.producer_id,
+        batch.position,
+        first,
+        first if batch.attributes & CONTROL else batch.last_offset,
+        kind=COMMIT if batch.attributes & CONTROL else DATA,
+        flags=EVENT_TRANSACTIONAL if batch.attributes & TRANSACTIONAL else 0,
+    )
 
 
 class _OutlineReader:

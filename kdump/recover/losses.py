@@ -6,9 +6,9 @@ from typing import Final
 
 from kdump.format.naming import Kind, kind_of, number_of
 from kdump.kernel.results import Carry
+from kdump.kernel.transactions import Transactions
 from kdump.log.damage import Damage
 from kdump.log.ranges import ByteRange, OffsetRange
-from kdump.log.segment_view import ProducerFold, StretchProducers
 from kdump.recover.damaged_offsets import damaged_offsets
 from kdump.recover.log_outline import (
     BatchTotals,
@@ -106,10 +106,9 @@ class RangeReader:
         if not seen.first_spans or any(code in _OUTLINED for code, _ in summary.counts):
             # A wrapper message has to be opened. Verify reports nothing of a file with another suffix.
             return read_outline(log, [piece], options.max_batch_bytes, compacted=False).removed[0]
-        fold = ProducerFold()
+        transactions = Transactions(listed=True, gaps=False, idempotent=True)
         for events in summary.events:
-            fold.add(events)
-        producers = fold.result() or StretchProducers()
+            transactions.add(events)
         return ValidBatches(
             piece,
             seen.batches,
@@ -118,8 +117,8 @@ class RangeReader:
             ((seen.first_offset, seen.last_offset),),
             seen.first_timestamp,
             seen.max_timestamp,
-            producers.ids,
-            producers.transactions,
+            frozenset(transactions.producer_ids()),
+            tuple(transactions.begins()),
         )
 
 

@@ -11,7 +11,7 @@ from kdump.format.checkpoint import CheckpointError, epoch_entries
 from kdump.format.naming import Kind
 from kdump.kernel.results import ScanState
 from kdump.log.compaction import is_compacted_log
-from kdump.log.segment_view import MOST_ROWS, ProducerFold, SegmentView, Stretch, StretchProducers
+from kdump.log.segment_view import MOST_ROWS, SegmentView, Stretch, StretchProducers
 from kdump.log.severity import Severity
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, Partition, Segment
@@ -24,6 +24,7 @@ from kdump.verify.scan import ScanOptions
 
 if TYPE_CHECKING:
     from kdump.broker.result import ValidSegment
+    from kdump.kernel.transactions import Transactions
     from kdump.log.damage import Damage
     from kdump.verify.checks.offsets import LogEnd
     from kdump.verify.findings import Finding
@@ -69,7 +70,7 @@ class PartitionVerifier:
         self._open_before_damage: Mapping[int, int] | None = None
         self._stretch_producers: list[StretchProducers | None] = []
         self._rows_left = MOST_ROWS
-        self._fold = ProducerFold(MOST_ROWS)
+        self._transactions: Transactions | None = None
         self._views: dict[str, SegmentView] = {}
         self._cells: dict[str, RangeCells] = {}
 
@@ -98,7 +99,7 @@ class PartitionVerifier:
         log = segment.log
         self._open_before_damage = None
         self._stretch_producers = []
-        self._fold = ProducerFold(self._rows_left)
+        self._transactions = None
         if log.kind is not Kind.LOG or log.path in self._misnamed:
             return _ignore
         replay = self._producers.begin_segment(log.base_offset, self._state)
@@ -108,7 +109,7 @@ class PartitionVerifier:
         def replay_and_note(events: bytes) -> None:
             # Only a plan that removes batches asks for their producers, and it removes none before the first damage.
             if self._state.broken or self._stretch_producers:
-                self._fold.add(events)
+                self._add_to_stretch(events)
             replay(events)
 
         return replay_and_note
@@ -135,10 +136,26 @@ class PartitionVerifier:
             self._open_before_damage = self._producers.open_by_producer()
         self._note_producers()
 
+    def _add_to_stretch(self, events: bytes) -> None:
+        """Take the next events of a stretch, until there is no room for more."""
+        if self._transactions is None:
+            from kdump.kernel.transactions import Transactions
+
+            self._transactions = Transactions(listed=True, gaps=False, idempotent=True)
+        if len(self._transactions) <= self._rows_left:
+            self._transactions.add(events)
+
     def _note_producers(self) -> None:
-        found, self._rows_left = self._fold.result(), max(0, self._rows_left - self._fold.rows)
-        self._stretch_producers.append(found)
-        self._fold = ProducerFold(self._rows_left)
+        found, self._transactions = self._transactions, None
+        rows, left = 0 if found is None else len(found), self._rows_left
+        self._rows_left = max(0, left - rows)
+        if found is None:
+            self._stretch_producers.append(StretchProducers(b"", b"", 0))
+        elif rows > left:
+            self._stretch_producers.append(None)
+        else:
+            noted = StretchProducers(found.packed(), found.packed_ended(), found.control_batches)
+            self._stretch_producers.append(noted)
 
     def end_segment(self, segment: Segment, summary: RangeSummary) -> None:
         """Add the scan of the segment, after its events were replayed."""

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from kdump.errors import SourceError
+from kdump.format.batch import CONTROL, TRANSACTIONAL
 from kdump.format.naming import Kind
 from kdump.kernel.producers import Runs
-from kdump.log.segment_view import ProducerFold, StretchProducers
+from kdump.kernel.transactions import Transactions
 from kdump.recover.plan import SALVAGE, Plan, RecoverOptions
 from kdump.recover.planner import plan_partition
 from kdump.storage.discovery import discover
@@ -112,13 +113,30 @@ def test_what_is_given_up_has_the_largest_timestamp_of_its_own(tmp_path: Path, t
     assert (plan.lost.given_up.batches, plan.lost.given_up.max_timestamp) == (3, STAMP - 2)
 
 
-def producers_of(data: bytes) -> StretchProducers:
-    fold = ProducerFold()
-    for _ in walk_of(Kind.LOG, BytesSource(data), base_offset=0, runs=Runs(), on_events=fold.add):
+def transactions_of(data: bytes, start: int, stop: int) -> Transactions:
+    """Those of the batches [start, stop) of a log."""
+    found = Transactions(listed=True, gaps=False, idempotent=True)
+    source = BytesSource(data[:stop])
+    for _ in walk_of(Kind.LOG, source, base_offset=0, start=start, runs=Runs(), on_events=found.add):
         pass
-    found = fold.result()
-    assert found is not None
     return found
+
+
+def plain_begins(data: bytes) -> tuple[set[int], list[tuple[int, int]]]:
+    """The producers of a log, and the begins of its transactions, by the headers of its batches."""
+    producers: set[int] = set()
+    open_: dict[int, int] = {}
+    begins = []
+    for batch in damage.batches(data):
+        if batch.producer_id < 0 or (batch.attributes & CONTROL and batch.count == 0):
+            continue
+        producers.add(batch.producer_id)
+        if batch.attributes & (CONTROL | TRANSACTIONAL) and batch.producer_id not in open_:
+            open_[batch.producer_id] = batch.base_offset
+            begins.append((batch.producer_id, batch.base_offset))
+        if batch.attributes & CONTROL:
+            del open_[batch.producer_id]
+    return producers, begins
 
 
 def test_the_producers_of_stretches_add_up() -> None:
@@ -127,18 +145,26 @@ def test_the_producers_of_stretches_add_up() -> None:
         data = b"".join(segment.data for segment in build.partition(rng, batches=30, odd=0))
         starts = [0, *(batch.position + batch.size for batch in damage.batches(data))]
         left, right = sorted(rng.choices(starts, k=2))
-        added = producers_of(data[:left]).plus(producers_of(data[left:right])).plus(producers_of(data[right:]))
-        assert added == producers_of(data), number
+        added = Transactions(listed=True, gaps=False, idempotent=True)
+        for start, stop in ((0, left), (left, right), (right, len(data))):
+            found = transactions_of(data, start, stop)
+            added.join(found.packed(), found.packed_ended())
+        whole = transactions_of(data, 0, len(data))
+        producers, begins = plain_begins(data)
+        for one in (added, whole):
+            assert (set(one.producer_ids()), one.begins()) == (producers, begins), number
 
 
-def test_too_many_transactions_are_not_listed() -> None:
+def test_too_many_transactions_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They would take the memory of as many rows: then the headers of the log are read."""
-    data = b"".join(build.marker("COMMIT", base_offset=offset, producer_id=offset) for offset in range(30))
-    for most, is_listed in ((59, False), (60, True)):
-        fold = ProducerFold(most)
-        for _ in walk_of(Kind.LOG, BytesSource(data), base_offset=0, runs=Runs(), on_events=fold.add):
-            pass
-        assert (fold.result() is not None) == is_listed
+    markers = [build.marker("COMMIT", base_offset=offset, producer_id=offset % 20) for offset in range(31)]
+    data = bytearray(b"".join(markers))
+    data[70] ^= 1
+    directory = put(tmp_path / "topic-0", {f"{0:020d}.log": bytes(data)})
+    for most, is_kept in ((29, False), (30, True)):
+        monkeypatch.setattr(partition, "MOST_ROWS", most)
+        (view,) = report_of(directory).views.values()
+        assert [stretch.producers is not None for stretch in view.stretches if stretch.state.batches] == [is_kept]
 
 
 def test_a_partition_without_room_for_transactions_is_planned_alike(

@@ -4,21 +4,19 @@ A part reads its own markers. Of the transactions that are open at its end, a la
 looked up once for the whole log.
 """
 
-import struct
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kdump.format.naming import Kind
-from kdump.kernel.producers import EVENT, EVENT_BYTES
+from kdump.kernel.producer_results import events_in
+from kdump.kernel.producers import EVENT_BYTES
 from kdump.kernel.transactions import ABORTED, COMMITTED, UNDECIDED, Transactions
 from kdump.log.header_pass import read_headers
 from kdump.log.isolation import missing_is_compaction, replay_log
 from kdump.log.log_slice import HeaderPass, PartOfLog, SlicedPartition, walk_of_slice
 from kdump.log.transactions import last_stable_offset
 from kdump.storage.walk import BatchChunk
-
-_EVENT: Final = struct.Struct(EVENT)
 
 
 class LogCut(NamedTuple):
@@ -118,11 +116,11 @@ class _ReplayWithCuts:
         self.transactions.add(events)
         start = 0
         if self._cuts and self._cuts[0].number == self._number:
-            for number, (_, position, *_) in enumerate(_EVENT.iter_unpack(events)):
-                if self._cuts and self._cuts[0] <= (self._number, position):
+            for number, event in enumerate(events_in(events)):
+                if self._cuts and self._cuts[0] <= (self._number, event.position):
                     stop = number * EVENT_BYTES
                     self._open.add(events[start:stop])
-                    self._pass(position)
+                    self._pass(event.position)
                     start = stop
         if self._cuts:
             self._open.add(events[start:])

@@ -15,7 +15,6 @@ commits: a consumer forgets an aborted producer only at an ABORT marker. So
 Sources: ProducerStateManager, TransactionIndex, and of the consumer CompletedFetch.nextFetchedRecord of Kafka 4.3.
 """
 
-import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
@@ -23,6 +22,7 @@ from typing import Final, NamedTuple
 from kdump.format.batch import TRANSACTIONAL
 from kdump.format.index import AbortedTransaction
 from kdump.kernel import producers as events
+from kdump.kernel.producer_results import ProducerEvent
 from kdump.kernel.transactions import Transactions
 from kdump.log.segment_batches import BatchSpan
 from kdump.log.transactions import last_stable_offset, open_transactions, take_ended
@@ -30,7 +30,6 @@ from kdump.log.transactions import last_stable_offset, open_transactions, take_e
 UNENDED: Final = "txn/open"
 """The code of the batches that go because of a lost marker."""
 NO_END: Final = (1 << 63) - 1
-_EVENT: Final = struct.Struct(events.EVENT)
 
 
 class MissingOffsets(NamedTuple):
@@ -141,9 +140,19 @@ class TransactionReplay:
             self._settle(producer, self._batches[producer], None, False)
 
     def _add(self, batch: BatchSpan, kind: int) -> None:
-        where = batch.producer_id, self._count, batch.first, batch.last, batch.timestamp, batch.timestamp
-        flags = events.TRANSACTIONAL if batch.attributes & TRANSACTIONAL else 0
-        self._transactions.add(_EVENT.pack(*where, 0, -1, -1, 0, batch.producer_epoch, kind, flags, batch.batches))
+        event = ProducerEvent(
+            batch.producer_id,
+            self._count,
+            batch.first,
+            batch.last,
+            batch.timestamp,
+            batch.timestamp,
+            epoch=batch.producer_epoch,
+            kind=kind,
+            flags=events.TRANSACTIONAL if batch.attributes & TRANSACTIONAL else 0,
+            batches=batch.batches,
+        )
+        self._transactions.add(event.packed())
         self._count += 1
 
     def _settle(self, producer: int, batches: list[BatchSpan], marker: BatchSpan | None, aborts: bool) -> None:
