@@ -150,7 +150,7 @@ class ProducerEntryMap:
 
 
 def _producers_from(entries: bytes) -> kernel.Producers:
-    producers = kernel.Producers(False, True)
+    producers = kernel.Producers(False, True, True)
     producers.load(entries)
     return producers
 

@@ -73,7 +73,7 @@ cdef struct Event:
 cdef struct Recorder:
     ProducerTable events
     int64_t gap         # events up to the last GAP
-    bint exact          # record every producer that a broker would remember
+    bint exact          # the timestamp of a marker is that of its record
     bint odd            # the events lack something that a broker remembers
 
 # A problem that a replay found, and a count (kdump.kernel.results).

@@ -37,8 +37,7 @@ class Runs:
     def __init__(self, exact: bool = False) -> None:
         """Start without events.
 
-        `exact`: for a rebuild of snapshots. It lists producers of empty control batches, and takes the timestamp of a
-        marker from its record.
+        `exact`: for a rebuild of snapshots. The timestamp of a marker is that of its record.
         """
 
     def take(self) -> bytes:
@@ -54,11 +53,12 @@ class Producers:
 
     `sequences`: check sequences. False for the topics that the brokers write: each of their batches has sequence 0.
     `complete`: nothing before the first event is missing.
+    `exact`: producers of empty control batches alone are added, as a broker remembers them.
     """
 
     complete: bool
 
-    def __init__(self, sequences: bool = True, complete: bool = False) -> None: ...
+    def __init__(self, sequences: bool = True, complete: bool = False, exact: bool = False) -> None: ...
     def __len__(self) -> int: ...
     def load(self, entries: Buffer) -> None:
         """Replace the state by the entries of a complete snapshot (kdump.format.producer_snapshot), 46 bytes each."""

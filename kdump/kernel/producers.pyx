@@ -23,7 +23,7 @@ An event, in the byte order of the machine:
     60    4    i32  offset_delta      last offset - first offset of the last batch
     64    2    i16  epoch
     66    1    u8   kind              0 data, 1 abort marker, 2 commit marker, 3 other or unreadable control batch,
-                                      4 gap, 5 empty control batch (of exact Runs)
+                                      4 gap, 5 control batch without records
     67    1    u8   flags             bit 0: transactional
     68    4    i32  batches
     ===== ==== ==== ================  ==================================================================================
@@ -53,9 +53,10 @@ assert EVENT_BYTES == 72
 DATA, ABORT, COMMIT, ODD, GAP, EMPTIED = KIND_DATA, KIND_ABORT, KIND_COMMIT, KIND_ODD, KIND_GAP, KIND_EMPTY
 TRANSACTIONAL = FLAG_TRANSACTIONAL
 
-PROBLEMS = ("producer/sequence", "producer/epoch", "txn/state", "txn/marker-epoch", "txn/epochs")
+PROBLEMS = ("producer/sequence", "producer/epoch", "txn/state", "txn/marker-epoch", "txn/epochs",
+            "txn/marker-empty")
 cdef enum:
-    SEQUENCE, EPOCH, STATE, MARKER_EPOCH, EPOCHS, PROBLEM_COUNT
+    SEQUENCE, EPOCH, STATE, MARKER_EPOCH, EPOCHS, MARKER_EMPTY, PROBLEM_COUNT
 TALLIES = ("gap", "empty", "coordinator")
 cdef enum:
     SKIPPED, EMPTY, COORDINATOR, TALLY_COUNT
@@ -301,32 +302,28 @@ cdef class Producers:
     """The producer state of a partition; see producers.pyi."""
 
     cdef readonly bint complete
-    cdef bint _sequences
-    cdef bint _failed
+    cdef bint _sequences, _exact, _failed
     cdef int32_t _generation
     cdef ProducerTable _table    # of Producer
     cdef Node *_nodes
     cdef int32_t _node_capacity
     cdef int32_t _free_node
-    cdef int32_t _first_node
-    cdef int32_t _last_node
+    cdef int32_t _first_node, _last_node
     cdef int64_t _uncertain      # open transactions whose first offset is not certain
     cdef ProblemRow *_rows
-    cdef int64_t _row_count
-    cdef int64_t _row_capacity
+    cdef int64_t _row_count, _row_capacity
     cdef int64_t _problems[PROBLEM_COUNT]
     cdef Count _tallies[TALLY_COUNT]
     cdef Aborted *_aborted
-    cdef int64_t _aborted_count
-    cdef int64_t _aborted_capacity
+    cdef int64_t _aborted_count, _aborted_capacity
 
     def __cinit__(self):
         self._free_node = self._first_node = self._last_node = -1
         if not table_begin(&self._table):
             raise MemoryError
 
-    def __init__(self, bint sequences=True, bint complete=False):
-        self._sequences = sequences
+    def __init__(self, bint sequences=True, bint complete=False, bint exact=False):
+        self._sequences, self._exact = sequences, exact
         self.complete = complete
 
     def __dealloc__(self):
@@ -584,11 +581,14 @@ cdef class Producers:
             self.finish(e)
             e.generation = self._generation - 1
 
-    cdef inline void empty_control_batch(self, int64_t producer_id) noexcept nogil:
-        """Add the producer of a control batch that the cleaner emptied. A broker remembers its id only."""
-        cdef Producer *e
-        if self.find(producer_id) == NULL:
-            e = self.add(producer_id)
+    cdef inline void empty_control_batch(self, const Event *event) noexcept nogil:
+        """Apply a control batch that the cleaner emptied: a broker does nothing, and remembers the producer's id."""
+        cdef Producer *e = self.find(event.producer_id)
+        if e != NULL:
+            if e.node >= 0 and e.generation == self._generation and e.flags & FILLED:
+                self.add_problem(MARKER_EMPTY, event, e)
+        elif self._exact:
+            e = self.add(event.producer_id)
             if e != NULL:
                 e.generation = self._generation - 1
 
@@ -608,7 +608,7 @@ cdef class Producers:
             elif event.kind == KIND_GAP:
                 self.gap()
             elif event.kind == KIND_EMPTY:
-                self.empty_control_batch(event.producer_id)
+                self.empty_control_batch(&event)
             else:
                 self.unreadable_marker(&event)
 

@@ -731,9 +731,7 @@ cdef class Scanner:
             event.kind = KIND_ODD
             first_sequence = -1
             if be32(p + RECORDS_COUNT_AT) == 0:
-                if not self._recorder.exact:
-                    return  # the cleaner removed the marker
-                event.kind = KIND_EMPTY
+                event.kind = KIND_EMPTY  # the cleaner removed the marker
             elif v != NULL and (v.marker == 0 or v.marker == 1):
                 event.kind = KIND_COMMIT if v.marker else KIND_ABORT
                 first_sequence = v.coordinator_epoch

@@ -30,6 +30,8 @@ _RUN_BYTES: Final = 56 << 10
 _LEGACY: Final = struct.Struct("<qqii")
 _ROW: Final = struct.Struct(f"<{len(HASH_COLUMNS)}q")
 
+_LOST_MARKERS: Final = frozenset({"txn/epochs", "txn/marker-empty"})
+
 NO_HASH_KEY: Final = bytes(16)
 """The key of the hashes where none is given."""
 
@@ -67,8 +69,8 @@ class _Replay(NamedTuple):
 class Outcomes:
     """What became of the transactions of a copy, by the markers below an offset. Raises SourceError.
 
-    `open`: the first offset of each open transaction, by producer. `two_epochs`: the offsets of batches with which a
-    transaction goes on with another producer epoch, so that a marker is missing before.
+    `open`: the first offset of each open transaction, by producer. `two_epochs`: the offsets of batches that show that
+    a marker is missing: a transaction goes on there with another producer epoch, or its control batch has no marker.
     """
 
     def __init__(self, survey: LogSurvey, slices: Sequence[LogSlice], max_batch_bytes: int) -> None:
@@ -82,7 +84,7 @@ class Outcomes:
             pass
         self._transactions.seal()
         problems, _, _ = self._producers.take()
-        self.two_epochs = frozenset(each.offset for each in problems if each.problem == "txn/epochs")
+        self.two_epochs = frozenset(each.offset for each in problems if each.problem in _LOST_MARKERS)
         for producer_id, _, _, _, first, *_ in self._transactions.open():
             self.open[producer_id] = first if first is not None else 0
 

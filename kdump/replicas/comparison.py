@@ -114,10 +114,11 @@ class ReplicaDifferences(NamedTuple):
     offsets of records that are committed in one copy and aborted in the other. `open_left`, `open_right`: the first
     offset of transactions that are open in that copy alone. `missing_left`, `missing_right`: records that the other
     copy has and that no log cleaner removed here. `earlier_left`, `earlier_right`: offsets of markers of aborted
-    transactions that begin earlier in that copy, by the transaction indexes. `two_epochs_left`, `two_epochs_right`:
-    batches with which a transaction goes on with another producer epoch in that copy alone. `latest_ms` is the latest
-    timestamp of the differing records that were looked at, None where none was. `ranges` are those in which so much
-    differs that fingerprints do not say at which offsets.
+    transactions that begin earlier in that copy, by the transaction indexes. `lost_markers_left`, `lost_markers_right`:
+    batches that show in that copy alone that a marker is missing: with them a transaction goes on with another producer
+    epoch, or its control batch has no marker any more. `latest_ms` is the latest timestamp of the differing records
+    that were looked at, None where none was. `ranges` are those in which so much differs that fingerprints do not say
+    at which offsets.
     """
 
     fork: int | None
@@ -131,8 +132,8 @@ class ReplicaDifferences(NamedTuple):
     missing_right: OffsetTally
     earlier_left: OffsetTally
     earlier_right: OffsetTally
-    two_epochs_left: OffsetTally
-    two_epochs_right: OffsetTally
+    lost_markers_left: OffsetTally
+    lost_markers_right: OffsetTally
     keys: KeyDifferences
     latest_ms: int | None = None
     ranges: tuple[OffsetRange, ...] = ()
@@ -168,8 +169,8 @@ class ReplicaComparison(NamedTuple):
             "missing_right": found.missing_right,
             "earlier_left": found.earlier_left,
             "earlier_right": found.earlier_right,
-            "two_epochs_left": found.two_epochs_left,
-            "two_epochs_right": found.two_epochs_right,
+            "lost_markers_left": found.lost_markers_left,
+            "lost_markers_right": found.lost_markers_right,
         }
         counts = {name: {"count": each.count, "first": each.first, "last": each.last} for name, each in tallies.items()}
         several = {"open_left": list(found.open_left), "open_right": list(found.open_right)}
@@ -295,7 +296,7 @@ class CopyPair:
         self._records, self._epochs, self._outcomes_differ = OffsetTally(), OffsetTally(), OffsetTally()
         self._missing = OffsetTally(), OffsetTally()
         self._earlier = OffsetTally(), OffsetTally()
-        self._two_epochs = OffsetTally(), OffsetTally()
+        self._lost_markers = OffsetTally(), OffsetTally()
         self._latest_ms: int | None = None
         self._has_unkeyed = False
         self._reasons = dict[str, None]()
@@ -350,7 +351,7 @@ class CopyPair:
             *self._open,
             *self._missing,
             *self._earlier,
-            *self._two_epochs,
+            *self._lost_markers,
             self._key_differences,
             self._latest_ms,
             tuple(united(self._ranges)),
@@ -395,7 +396,7 @@ class CopyPair:
     # ---- what the whole copies say
 
     def _compare_open(
-        self, own_open: Mapping[int, int], other_open: Mapping[int, int], own_twice: Set[int], other_twice: Set[int]
+        self, own_open: Mapping[int, int], other_open: Mapping[int, int], own_lost: Set[int], other_lost: Set[int]
     ) -> None:
         """The transactions that are open in one copy alone, unless the other was cleaned above the common end.
 
@@ -417,8 +418,8 @@ class CopyPair:
                 alone = []
             found.append(tuple(sorted(alone)))
         self._open = found[0], found[1]
-        for tally, twice in zip(self._two_epochs, (own_twice - other_twice, other_twice - own_twice), strict=True):
-            for offset in sorted(twice):
+        for tally, lost in zip(self._lost_markers, (own_lost - other_lost, other_lost - own_lost), strict=True):
+            for offset in sorted(lost):
                 tally.add(offset)
 
     def _compare_indexes(self) -> None:

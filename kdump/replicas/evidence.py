@@ -76,8 +76,8 @@ def evidence_of(
         yield from _by_metadata(pairs, history, brokers or {})
     for pair in pairs:
         found = pair.differs
-        left = found.earlier_left.count + found.two_epochs_left.count
-        right = found.earlier_right.count + found.two_epochs_right.count
+        left = found.earlier_left.count + found.lost_markers_left.count
+        right = found.earlier_right.count + found.lost_markers_right.count
         if pair.verdict is not Verdict.DIVERGED:
             continue
         if left and not right:

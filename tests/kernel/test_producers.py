@@ -14,6 +14,7 @@ from kdump.kernel.producers import (
     ABORT,
     COMMIT,
     DATA,
+    EMPTIED,
     EVENT,
     EVENT_BYTES,
     GAP,
@@ -532,7 +533,12 @@ def test_what_has_no_producer_is_no_event() -> None:
         )
         == []
     )
-    assert recorded(batch(0, count=0, control=True, last_offset_delta=0)) == []
+
+
+def test_a_control_batch_without_a_marker_is_an_event() -> None:
+    """It says nothing of a transaction, unless one is open there."""
+    (event,) = recorded(batch(0, count=0, control=True, last_offset_delta=0))
+    assert (event[0], event[11]) == (7, EMPTIED)
 
 
 def test_damage_is_an_event_and_ends_runs() -> None:

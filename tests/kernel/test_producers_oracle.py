@@ -102,6 +102,7 @@ def test_everything_is_said() -> None:
         "txn/state",
         "txn/marker-epoch",
         "txn/epochs",
+        "txn/marker-empty",
         "gap",
         "empty",
         "coordinator",
@@ -416,6 +417,11 @@ def emptied(offset: int, sequence: int, epoch: int = 0) -> bytes:
     return build.batch([], base_offset=offset, last_offset_delta=0, **how)
 
 
+def without_marker(offset: int) -> bytes:
+    """A control batch of producer 7 from which the log cleaner removed the marker."""
+    return build.empty_batch(offset, offset, control=True, producer_id=7)
+
+
 KNOWN: dict[str, tuple[bytes, list[str], dict[str, int]]] = {
     "in sequence": (step(0, 0, 3) + step(3, 3), [], {}),
     "a new epoch begins at 0": (step(0, 5) + step(1, 0, epoch=1), [], {}),
@@ -452,6 +458,22 @@ KNOWN: dict[str, tuple[bytes, list[str], dict[str, int]]] = {
     ),
     "two epochs without records of one": (
         emptied(0, 0) + step(2, 0, epoch=1, transactional=True) + emptied(3, 0, epoch=2),
+        [],
+        {},
+    ),
+    "an emptied marker": (
+        step(0, 0, transactional=True) + without_marker(1) + build.marker("COMMIT", base_offset=2),
+        ["txn/marker-empty"],
+        {},
+    ),
+    "an emptied marker of a transaction without records": (emptied(0, 0) + without_marker(1), [], {}),
+    "an emptied marker of a transaction that is gone": (
+        step(0, 0, transactional=True) + build.marker("COMMIT", base_offset=1) + without_marker(2) + without_marker(3),
+        [],
+        {},
+    ),
+    "an emptied marker after damage": (
+        step(0, 0, transactional=True) + step(1, 1)[:-1] + b"x" + without_marker(2),
         [],
         {},
     ),

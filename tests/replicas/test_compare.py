@@ -699,7 +699,18 @@ def test_a_transaction_with_two_epochs_names_the_copy_that_lost_a_marker(tmp_pat
         str(other / "t-0"),
     )
     assert (line["stale"], [each["reason"] for each in line["evidence"]]) == (str(other / "t-0"), ["rules"])
-    assert line["differs"]["two_epochs_right"] == {"count": 1, "first": 6, "last": 6}
+    assert line["differs"]["lost_markers_right"] == {"count": 1, "first": 6, "last": 6}
+
+
+def test_a_marker_without_records_names_the_copy_that_lost_it(tmp_path: Path) -> None:
+    """Committed readers of this copy stop before the transaction: the marker was gone when it was fetched."""
+    emptied = build.empty_batch(5, 5, control=True, producer_id=7)
+    one, other = copies(tmp_path, Case([emptied, *END], [WRITTEN, emptied, *END]))
+    status, (line, *found, _) = verify(one, other)
+    assert (status, line["verdict"]) == (1, "diverged")
+    assert [(each["code"], each["offset"]) for each in found] == [("replica/stuck", 2)]
+    assert (line["stale"], [each["reason"] for each in line["evidence"]]) == (str(other / "t-0"), ["rules"])
+    assert line["differs"]["lost_markers_right"] == {"count": 1, "first": 5, "last": 5}
 
 
 def test_what_to_do_names_no_copy_without_evidence(tmp_path: Path) -> None:

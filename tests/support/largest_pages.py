@@ -37,7 +37,7 @@ from kdump.verify.summary import PartitionSummary, VerifySummary
 from support import stat_values
 from support.recovery_results import plan
 
-_OTHERS = ("earlier_left", "earlier_right", "two_epochs_left", "two_epochs_right")
+_OTHERS = ("earlier_left", "earlier_right", "lost_markers_left", "lost_markers_right")
 LARGE = (1 << 63) - 1
 PARTITIONS = int(sys.argv[3]) if len(sys.argv) > 3 else 150
 

@@ -227,12 +227,16 @@ class Producers:
 
     def batch(self, data: bytes, batch: Batch) -> None:
         """One valid batch. What has no producer says nothing; an empty control batch is left of a transaction that is
-        gone."""
+        gone, and ends none."""
         if batch.magic != 2 or batch.producer_id < 0:
             return
         if not batch.control:
             self.data(batch)
-        elif batch.count != 0:
+        elif batch.count == 0:
+            before = self.table.get(batch.producer_id)
+            if before is not None and before.known and before.filled and batch.producer_id in self.begun:
+                self.trouble("txn/marker-empty", batch, before, -1, marker=True)
+        else:
             marker = marker_of(data, batch)
             if marker is None:
                 self.lost(batch.producer_id)

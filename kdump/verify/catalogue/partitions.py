@@ -86,6 +86,24 @@ ENTRIES = (
         "KIP-890, Cleaner.shouldDiscardBatch",
     ),
     CatalogueEntry(
+        "txn/marker-empty",
+        _W,
+        "Control batch without its marker in an open transaction",
+        (
+            "producer {producer_id} has a transaction open since offset {first}, and the control batch that ended it "
+            "has no marker any more"
+        ),
+        (
+            "A log cleaner removes a marker after all records of its transaction, but this copy has some of them. It "
+            "was away while the others compacted these records away, and then fetched what is left of the marker. A "
+            "broker does nothing with it: consumers with isolation.level=read_committed stop before the "
+            "transaction, or the next marker of the producer decides these records, too. "
+            "kdump verify --compare says what other copies have."
+        ),
+        _KEPT,
+        "Cleaner.checkBatchRetention, ProducerAppendInfo.append",
+    ),
+    CatalogueEntry(
         "txn/coordinator-epoch",
         _I,
         "Coordinator epoch goes backwards",

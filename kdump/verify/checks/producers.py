@@ -1,4 +1,5 @@
-"""The checks `producer/*`, `txn/state`, `txn/marker-epoch`, `txn/epochs`, `txn/coordinator-epoch` and `txn/empty`.
+"""The checks `producer/*`, `txn/state`, `txn/marker-epoch`, `txn/epochs`, `txn/marker-empty`,
+`txn/coordinator-epoch` and `txn/empty`.
 
 The kernel applies them while it replays the batches of producers (kdump.kernel.producers). Here they become findings.
 """
@@ -18,7 +19,7 @@ def explain(path: str, problems: Iterable[ProducerProblem]) -> Iterator[Finding]
                 data |= {"sequence": one.sequence, "previous": one.previous_sequence}
             case "producer/epoch":
                 data |= {"previous": one.previous_epoch, "marker": one.marker}
-            case "txn/state":
+            case "txn/state" | "txn/marker-empty":
                 data |= {"first": one.txn_first}
             case "txn/epochs":
                 data |= {"first": one.txn_first, "previous": one.previous_epoch}

@@ -109,6 +109,12 @@ def markers(*steps: Callable[[Writer], object]) -> Writer:
     return writer
 
 
+def without_marker(writer: Writer) -> None:
+    """What the log cleaner leaves of a control batch of producer 2."""
+    at = writer.offset
+    writer.add(build.empty_batch(at, at, control=True, producer_id=2, max_timestamp=writer.now_ms, epoch=writer.epoch))
+
+
 def stamped(*timestamps: int, roll: bool = False) -> Writer:
     writer = Writer()
     for number, timestamp in enumerate(timestamps):
@@ -307,6 +313,12 @@ CASES: dict[str, Case] = {
                 lambda writer: writer.end("COMMIT", 2, producer_epoch=1),
             )
         ),
+    ),
+    "txn/marker-empty": Case(
+        of(markers(without_marker, lambda writer: writer.end("COMMIT", 2))),
+        "ignores",
+        f"{A}.log",
+        of(markers(lambda writer: writer.end("COMMIT", 2), without_marker)),
     ),
     "txn/coordinator-epoch": Case(
         of(
