@@ -7,7 +7,6 @@ Sources: FileRecords, FileLogInputStream, FileLogInputStream.FileChannelRecordBa
 AbstractLegacyRecordBatch, ControlRecordType and EndTransactionMarker of Kafka 4.3.
 """
 
-import struct
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -18,9 +17,7 @@ from kdump.format.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
     CODECS,
-    HEADER,
     HEADER_SIZE,
-    LENGTH_AT,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC_AT,
@@ -28,6 +25,8 @@ from kdump.format.batch import (
     UP_TO_MAGIC,
     Batch,
     BatchHeader,
+    head_at,
+    header_at,
     wrapped,
 )
 from kdump.format.control import ControlType
@@ -35,11 +34,11 @@ from kdump.format.index import HIGHEST_RELATIVE_OFFSET, Read
 from kdump.kernel.crc import crc32, crc32c
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.kernel.results import NO_VALUE
+from kdump.kernel.valid_batches import row
 from kdump.storage.records import DecodedBatch, open_batch
 from kdump.storage.source import Source
 from kdump.storage.walk import MAX_BATCH_BYTES
 
-_TIMESTAMP_FIELD: Final = struct.Struct(">q")
 _BUFFER_BYTES: Final = 256 << 10
 _TIMESTAMP: Final = RECORD_COLUMNS.index("timestamp")
 _KEY: Final = RECORD_COLUMNS.index("key_at")
@@ -140,9 +139,8 @@ class FileRecords:
                 raise CorruptRecord(position) from None
             if size is None:
                 return
-            yield FileChannelRecordBatch(
-                position, size, int.from_bytes(head[:LENGTH_AT], "big", signed=True), wrapped(head[MAGIC_AT], 8)
-            )
+            offset, _, magic = head_at(head)
+            yield FileChannelRecordBatch(position, size, offset, wrapped(magic, 8))
             position += size
 
     def header(self, batch: FileChannelRecordBatch) -> BatchHeader:
@@ -153,7 +151,7 @@ class FileRecords:
         """
         if batch.position + HEADER_SIZE > self.size:
             raise UncaughtReadError("KafkaException", batch.position, RefusalReason.BATCH_SIZE)
-        return BatchHeader._make(HEADER.unpack_from(self.buffer.data, self.load(batch.position, HEADER_SIZE)))
+        return header_at(self.buffer.data, self.load(batch.position, HEADER_SIZE))
 
     def last_offset(self, batch: FileChannelRecordBatch) -> int:
         """The last offset as the header says. Raises UncaughtReadError."""
@@ -183,8 +181,7 @@ class FileRecords:
         """The timestamp of the message of magic 0 or 1 at `position`; -1 for magic 0."""
         if magic == 0:
             return -1
-        at = self.load(position, HEADER_SIZE) + legacy.TIMESTAMP_AT
-        return int(_TIMESTAMP_FIELD.unpack_from(self.buffer.data, at)[0])
+        return legacy.timestamp_at(self.buffer.data, self.load(position, HEADER_SIZE))
 
     def _open_batch(
         self, batch: FileChannelRecordBatch, attributes: int, count: int, base_timestamp: int
@@ -263,12 +260,11 @@ def next_batch_size(header: bytes, position: int, end: int) -> int | None:
     """
     if position >= end - UP_TO_MAGIC:
         return None
-    size = int.from_bytes(header[LENGTH_AT:LOG_OVERHEAD], "big", signed=True)
-    if size < MINIMUM_SIZE[0]:
-        raise ValueError(f"Found record size {size} smaller than minimum record overhead ({MINIMUM_SIZE[0]})")
-    if position > end - LOG_OVERHEAD - size:
-        return None
-    return LOG_OVERHEAD + size
+    size = head_at(header.ljust(UP_TO_MAGIC, b"\0"))[1]  # fewer bytes where the file has shrunk
+    if size < LOG_OVERHEAD + MINIMUM_SIZE[0]:
+        least = f"minimum record overhead ({MINIMUM_SIZE[0]})"
+        raise ValueError(f"Found record size {size - LOG_OVERHEAD} smaller than {least}")
+    return None if position > end - size else size
 
 
 class FileLogInputStream:
@@ -337,18 +333,4 @@ def batch_checksum(read: Read, batch: Batch) -> int:
 
 def batch_from_header(header: bytes, position: int, size: int) -> Batch:
     """The 61 bytes of `header` as a batch, whatever they hold, for a batch that only Kafka's readers see."""
-    fields = HEADER.unpack_from(header)
-    base_offset, _, epoch, _, crc, attributes, delta, base_ms, max_ms, producer, producer_epoch, sequence, count = (
-        fields
-    )
-    magic = header[MAGIC_AT]
-    if magic < 2:
-        timestamp = _TIMESTAMP_FIELD.unpack_from(header, legacy.TIMESTAMP_AT)[0] if magic else -1
-        attributes = header[legacy.ATTRIBUTES_AT]
-        first, messages = (NO_VALUE, NO_VALUE) if attributes & CODEC_MASK else (base_offset, 1)
-        crc = int.from_bytes(header[legacy.CRC_AT : MAGIC_AT], "big")
-        head = (position, size, magic, first, base_offset, messages, NO_VALUE, crc, attributes)
-        return Batch(*head, timestamp, timestamp, -1, -1, -1)
-    last_offset = wrapped(base_offset + delta, 64)
-    head = (position, size, magic, base_offset, last_offset, count, epoch, crc, attributes & 0xFFFF)
-    return Batch(*head, base_ms, max_ms, producer, producer_epoch, sequence)
+    return Batch._make(row(header, position))._replace(size=size)

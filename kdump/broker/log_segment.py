@@ -32,6 +32,7 @@ from kdump.format.batch import (
     MINIMUM_SIZE,
     UP_TO_MAGIC,
     BatchHeader,
+    header_at,
     wrapped,
 )
 from kdump.format.index import MAX_SEGMENT_BYTES
@@ -187,7 +188,7 @@ class LogSegment:
         records, end = self.records, self.size
         if position >= end - UP_TO_MAGIC:
             return True
-        fields = BatchHeader._make(HEADER.unpack_from(records.buffer.data, records.load(position, HEADER_SIZE)))
+        fields = header_at(records.buffer.data, records.load(position, HEADER_SIZE))
         size = fields.batch_length
         if size < MINIMUM_SIZE[0] or position > end - LOG_OVERHEAD - size:
             return True

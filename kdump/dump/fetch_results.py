@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator
 from kdump.dump.events import CompanionDamage, CompanionEntry
 from kdump.dump.message_range import MessageRange
 from kdump.format import fetch, kafka07
-from kdump.format.batch import LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC
+from kdump.format.batch import LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, head_at
 from kdump.format.naming import Kind
 from kdump.kernel import crc
 from kdump.kernel.scan import HEADER_BYTES, stored
@@ -106,9 +106,9 @@ def _kind_of(messages: SourceRange) -> Kind | None:
     head = reader_of(messages)(0, UP_TO_MAGIC)
     possible: dict[Kind, int] = {}
     if len(head) == UP_TO_MAGIC:
-        offset, size = struct.unpack_from(">qi", head)
-        if offset >= 0 and size >= MINIMUM_SIZE.get(head[-1], 1 << 31):
-            possible[Kind.LOG] = LOG_OVERHEAD + size
+        offset, size, magic = head_at(head)
+        if offset >= 0 and size >= LOG_OVERHEAD + MINIMUM_SIZE.get(magic, 1 << 31):
+            possible[Kind.LOG] = size
     if len(head) >= kafka07.UP_TO_MAGIC:
         size, magic = struct.unpack_from(">iB", head)
         if magic in kafka07.HEADER_SIZE and size >= kafka07.HEADER_SIZE[magic] - kafka07.LENGTH_SIZE:

@@ -23,11 +23,16 @@ Record batch (Kafka's DefaultRecordBatch, KIP-98; delete horizon KIP-534); integ
 """
 
 import struct
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.format import legacy
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_UP_TO_MAGIC: Final = struct.Struct(">qi4xB")
+_DELTA: Final = struct.Struct(">i")
 HEADER_SIZE: Final = HEADER.size
 LOG_OVERHEAD: Final = 12  # offset and size field, common to every format
 LENGTH_AT: Final = 8  # of the size field, in every format
@@ -66,6 +71,22 @@ class BatchHeader(NamedTuple):
     producer_epoch: int
     base_sequence: int
     records_count: int
+
+
+def head_at(data: "Buffer", at: int = 0) -> tuple[int, int, int]:
+    """(offset, size in bytes, magic as an unsigned byte) of a batch of any format by its first UP_TO_MAGIC bytes."""
+    offset, length, magic = _UP_TO_MAGIC.unpack_from(data, at)
+    return offset, LOG_OVERHEAD + length, magic
+
+
+def header_at(data: "Buffer", at: int = 0) -> BatchHeader:
+    """The header of a batch of magic 2."""
+    return BatchHeader._make(HEADER.unpack_from(data, at))
+
+
+def last_offset_delta_at(data: "Buffer", at: int = 0) -> int:
+    """That of a batch of magic 2, of which the header need not be whole."""
+    return int(_DELTA.unpack_from(data, at + LAST_OFFSET_DELTA_AT)[0])
 
 
 class Batch(NamedTuple):

@@ -19,10 +19,20 @@ are absolute. A LogAppendTime wrapper gives its timestamp to every inner message
 AbstractLegacyRecordBatch silently drops bytes at the end that are no complete entry.
 """
 
-from typing import Final
+import struct
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 CRC_AT: Final = 12
 ATTRIBUTES_AT: Final = 17
 TIMESTAMP_AT: Final = 18
 KEY_LENGTH_AT: Final = {0: 18, 1: 26}
 """By magic. Up to here a message has a fixed layout."""
+_TIMESTAMP: Final = struct.Struct(">q")
+
+
+def timestamp_at(data: "Buffer", at: int = 0) -> int:
+    """The timestamp of a message of magic 1."""
+    return int(_TIMESTAMP.unpack_from(data, at + TIMESTAMP_AT)[0])

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from kdump.errors import SourceError
-from kdump.format.batch import HEADER, HEADER_SIZE, UP_TO_MAGIC, Batch
+from kdump.format.batch import HEADER_SIZE, UP_TO_MAGIC, Batch, header_at
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import SUSPECTS
 from kdump.log.ranges import ByteRange, OffsetRange, range_to
@@ -92,8 +92,9 @@ def _offsets_at(header: bytes) -> OffsetRange | None:
     """The offsets that a header names whose batch is torn; None where the header is torn, too."""
     if len(header) < UP_TO_MAGIC:
         return None
-    base, _, _, magic, _, _, delta, *_ = HEADER.unpack(header.ljust(HEADER_SIZE, b"\0"))
-    if magic < 2:
+    fields = header_at(header.ljust(HEADER_SIZE, b"\0"))
+    base, delta = fields.base_offset, fields.last_offset_delta
+    if fields.magic < 2:
         return OffsetRange(base, base + 1)
     return OffsetRange(base, base + delta + 1) if len(header) >= _TORN_HEADER and delta >= 0 else None
 

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from kdump.errors import SourceError
-from kdump.format.batch import ATTRIBUTES_AT, CONTROL, LENGTH_AT, LOG_OVERHEAD, TRANSACTIONAL, Batch
+from kdump.format.batch import ATTRIBUTES_AT, CONTROL, TRANSACTIONAL, Batch, head_at
 from kdump.format.index import OffsetIndexEntry
 from kdump.format.naming import Kind
 from kdump.format.record import Record
@@ -129,7 +129,7 @@ class FetchDataInfo:
         data = memoryview(self.data)
         at = 0
         while at < len(data):
-            size = int.from_bytes(data[at + LENGTH_AT : at + LOG_OVERHEAD]) + LOG_OVERHEAD
+            size = head_at(data, at)[1]
             body = data[at : at + size]
             yield Batch._make(row(body, self.position + at)), body
             at += size

@@ -3,10 +3,9 @@
 Where a chain leads shows whether it is of the log: the value of a record can contain whole batches.
 """
 
-import struct
 from typing import Final, NamedTuple
 
-from kdump.format.batch import LOG_OVERHEAD, UP_TO_MAGIC
+from kdump.format.batch import UP_TO_MAGIC, head_at, last_offset_delta_at
 from kdump.kernel.scan import HEADER_BYTES
 from kdump.kernel.valid_batches import follow_chain
 from kdump.storage.frames import VALID, FrameWindow
@@ -35,16 +34,15 @@ class ChainWindow(FrameWindow):
             at = self._load(position, UP_TO_MAGIC)
             if self._filled - at < UP_TO_MAGIC:
                 break
-            total = LOG_OVERHEAD + int.from_bytes(self._window[at + 8 : at + 12], signed=True)
+            _, total, magic = head_at(self._window, at)
             if total > LARGE:
                 frame = self._frame(position)
                 at = self._load(position, HEADER_BYTES)
-                rest = bytes(self._window[at : at + HEADER_BYTES])
-                delta = max(struct.unpack_from(">i", rest, 23)[0], 0) if rest[16] == 2 else 0
-                back = rest[16] == 2 and frame.epoch < epoch
+                delta = max(last_offset_delta_at(self._window, at), 0) if magic == 2 else 0
+                back = magic == 2 and frame.epoch < epoch
                 if frame.kind != VALID or back or not last < frame.offset <= highest - delta:
                     break
-                epoch = frame.epoch if rest[16] == 2 else epoch
+                epoch = frame.epoch if magic == 2 else epoch
                 last = frame.offset + delta
                 position += total
                 continue

@@ -20,11 +20,18 @@ are foreign, or undecided where the bytes around do not show whose they are. The
 SEARCH_FACTOR times the bytes that it passed.
 """
 
-import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.errors import SourceError
-from kdump.format.batch import LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC
+from kdump.format.batch import (
+    LAST_OFFSET_DELTA_AT,
+    LOG_OVERHEAD,
+    MINIMUM_SIZE,
+    UP_TO_MAGIC,
+    header_at,
+    last_offset_delta_at,
+)
+from kdump.format.legacy import KEY_LENGTH_AT
 from kdump.format.record import record_fields
 from kdump.kernel.crc import crc32, until
 from kdump.kernel.scan import HEADER_BYTES, find, is_zero, stored
@@ -45,8 +52,6 @@ _OFFSET_BYTES: Final = 8
 _SLACK: Final = 9  # a batch ends with at most so many zeros of its own: a count of headers, the end mark of lz4
 _SECTOR: Final = 512
 _SPAN: Final = (1 << 31) - 1
-_LEGACY_HEADER: Final = (18, 26)
-_PREFIX: Final = struct.Struct(">qiiBIhi")  # of magic 2, up to the last offset delta
 
 
 class PassedFrame(NamedTuple):
@@ -195,9 +200,9 @@ class NextBatchSearch(ChainWindow):
         at = self._load(start, min(HEADER_BYTES, self._end - start))
         header = bytes(self._window[at : min(at + HEADER_BYTES, self._filled)])
         magic = header[UP_TO_MAGIC - 1] if len(header) >= UP_TO_MAGIC else 0
-        lasts = (frame.offset,)
-        if len(header) >= _PREFIX.size:
-            delta = _PREFIX.unpack_from(header)[-1]
+        lasts: tuple[int, ...] = (frame.offset,)
+        if len(header) >= LAST_OFFSET_DELTA_AT + 4:
+            delta = last_offset_delta_at(header)
             lasts += (frame.offset + delta,) if delta >= 0 else ()
         lowest, highest = self.scanner.offset_bounds()
         end = start + frame.total if lowest <= frame.offset <= highest and frame.kind not in (LENGTH, SHORT) else None
@@ -433,9 +438,8 @@ class NextBatchSearch(ChainWindow):
                 valid.append(magic)
         at = self._load(bad.start, min(HEADER_BYTES, self._end - bad.start))
         if self._filled - at >= HEADER_BYTES and bad.frame.total >= HEADER_BYTES:
-            attributes, delta = struct.unpack_from(">Hi", self._window, at + 21)
-            (count,) = struct.unpack_from(">i", self._window, at + 57)
-            if attributes & 0xFF80 == 0 and 0 <= count <= delta + 1:
+            header = header_at(self._window, at)
+            if header.attributes & 0xFF80 == 0 and 0 <= header.records_count <= header.last_offset_delta + 1:
                 valid.append(2)
         return valid
 
@@ -450,7 +454,7 @@ class NextBatchSearch(ChainWindow):
 
     def _legacy_value(self, bad: BadHeader, magic: int) -> MessageValue | None:
         """The value of a message of magic 0 or 1, where its length is in the file."""
-        position = bad.start + _LEGACY_HEADER[magic]
+        position = bad.start + KEY_LENGTH_AT[magic]
         lengths: list[int] = []
         for _ in ("key", "value"):
             if self._end - position < 4:
@@ -469,7 +473,7 @@ class NextBatchSearch(ChainWindow):
             value = self._legacy_value(bad, magic)
             if value is not None and self._leads_to(value.begin, position):
                 return True
-        if position - bad.start >= _LEGACY_HEADER[0] + 4:
+        if position - bad.start >= KEY_LENGTH_AT[0] + 4:
             at = self._load(position - 4, 4)
             if position + int.from_bytes(self._window[at : at + 4]) == bad.end:
                 return True  # the length of a value of magic 0 or 1, up to the claimed end

@@ -18,14 +18,13 @@ from kdump.errors import MessageTooLarge
 from kdump.format import control, legacy
 from kdump.format.batch import (
     CODEC_MASK,
-    LAST_OFFSET_DELTA_AT,
     LEADER_EPOCH_AT,
-    LENGTH_AT,
     LOG_OVERHEAD,
-    MAGIC_AT,
     MINIMUM_SIZE,
     UP_TO_MAGIC,
     Batch,
+    head_at,
+    last_offset_delta_at,
 )
 from kdump.format.control import ControlType
 from kdump.format.java import MAX_LONG
@@ -212,10 +211,8 @@ def _assign_in_place(buffer: bytearray, offset: int, epoch: int) -> None:
     """
     at, size = 0, len(buffer)
     while size - at >= UP_TO_MAGIC:
-        (length,) = _I32.unpack_from(buffer, at + LENGTH_AT)
-        magic = buffer[at + MAGIC_AT]
-        total = LOG_OVERHEAD + length
-        if magic > 2 or length < MINIMUM_SIZE[magic] or total > size - at:
+        _, total, magic = head_at(buffer, at)
+        if magic > 2 or total < LOG_OVERHEAD + MINIMUM_SIZE[magic] or total > size - at:
             return
         if magic < 2 and buffer[at + legacy.ATTRIBUTES_AT] & CODEC_MASK:
             raise CompressedMessageSet
@@ -224,7 +221,7 @@ def _assign_in_place(buffer: bytearray, offset: int, epoch: int) -> None:
         _I64.pack_into(buffer, at, offset)
         if magic == 2:
             _I32.pack_into(buffer, at + LEADER_EPOCH_AT, epoch)
-            offset += _I32.unpack_from(buffer, at + LAST_OFFSET_DELTA_AT)[0]
+            offset += last_offset_delta_at(buffer, at)
         offset += 1
         at += total
 

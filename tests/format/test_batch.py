@@ -1,16 +1,30 @@
 """A batch is the header on disk, and where it is."""
 
+import random
 import re
+import struct
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import kdump
 from kdump.broker.file_records import batch_from_header
 from kdump.format import batch as batch_format
-from kdump.format.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, Batch, wrapped
+from kdump.format.batch import (
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    Batch,
+    head_at,
+    header_at,
+    last_offset_delta_at,
+    wrapped,
+)
 from kdump.format.kafka07 import Message
+from kdump.format.legacy import timestamp_at
 from kdump.kernel import valid_batches
+from kdump.kernel.valid_batches import row
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import BatchChunk, Walk
 from support import build
@@ -67,3 +81,27 @@ def test_every_reader_gives_the_header(**fields: int) -> None:
     assert walked == read == from_header
     assert (walked.position, walked.size) == (len(before), len(data))
     assert header_of(walked) == header
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_the_readers_of_a_header_agree_with_the_kernel(magic: int) -> None:
+    """At any position of a buffer, and of an offset and a length that no log has."""
+    rng = random.Random(magic)
+    for _ in range(50):
+        header = bytearray(rng.randbytes(HEADER_SIZE))
+        header[16] = magic
+        at = rng.randrange(9)
+        data = bytes(at) + header
+        batch = Batch._make(row(header, 0))
+        length = struct.unpack_from(">i", header, 8)[0]
+        assert head_at(data, at) == (
+            batch.last_offset if magic < 2 else batch.base_offset,
+            LOG_OVERHEAD + length,
+            magic,
+        )
+        if magic == 1:
+            assert timestamp_at(data, at) == batch.max_timestamp
+        if magic == 2:
+            fields = header_at(data, at)
+            assert last_offset_delta_at(data, at) == fields.last_offset_delta == batch.last_offset_delta
+            assert (fields.base_offset, fields.crc, fields.records_count) == (batch.base_offset, batch.crc, batch.count)

@@ -17,7 +17,7 @@ from kdump.broker.cleaner.measured_log import MeasuredSegment
 from kdump.broker.cleaner.segment_age import base_offset, log_size
 from kdump.broker.predict import recover_segment
 from kdump.errors import SourceError
-from kdump.format.batch import LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, MINIMUM_SIZE, UP_TO_MAGIC
+from kdump.format.batch import LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, head_at
 from kdump.format.java import MAX_INT
 from kdump.storage.file_store import open_source
 from kdump.storage.source import reader_of
@@ -85,8 +85,8 @@ def _breaks_framing(segment: MeasuredSegment, position: int) -> bool:
         return False
     if len(header) < UP_TO_MAGIC:
         return True
-    size = int.from_bytes(header[LENGTH_AT:LOG_OVERHEAD], signed=True)
-    return size < MINIMUM_SIZE[0] or header[MAGIC_AT] > max(MINIMUM_SIZE) or size + LOG_OVERHEAD > left
+    _, size, magic = head_at(header)
+    return size - LOG_OVERHEAD < MINIMUM_SIZE[0] or magic > max(MINIMUM_SIZE) or size > left
 
 
 def _overflow(segment: MeasuredSegment) -> int | None:

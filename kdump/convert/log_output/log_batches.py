@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from kdump.format.batch import LEADER_EPOCH_AT, LENGTH_AT, MAGIC_AT, UP_TO_MAGIC, Batch
+from kdump.format.batch import LOG_OVERHEAD, UP_TO_MAGIC, Batch, head_at
 from kdump.kernel.append import Encoder
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.log.log_slice import EVERYTHING, Bounds
@@ -13,7 +13,7 @@ from kdump.storage.walk import Walk
 
 _MAGIC: Final = RECORD_COLUMNS.index("magic")
 _ROW: Final = len(RECORD_COLUMNS)
-_LEAST_LENGTH: Final = 14
+_LEAST_SIZE: Final = LOG_OVERHEAD + 14
 """The length of a message of magic 0 without key and value (LegacyRecord.RECORD_OVERHEAD_V0)."""
 
 
@@ -72,11 +72,11 @@ class BatchCounts:
 def offset_at(walk: Walk, position: int) -> int:
     """The offset of the batch at a position, -1 without one."""
     header = walk.bytes_at(position, min(UP_TO_MAGIC, walk.source.size - position))
-    if len(header) < UP_TO_MAGIC or header[MAGIC_AT] > 2:
+    if len(header) < UP_TO_MAGIC:
         return -1
-    if int.from_bytes(header[LENGTH_AT:LEADER_EPOCH_AT], signed=True) < _LEAST_LENGTH:  # zeros after the last batch
-        return -1
-    return int.from_bytes(header[:LENGTH_AT], signed=True)
+    offset, size, magic = head_at(header)
+    # Zeros come after the last batch.
+    return -1 if magic > 2 or size < _LEAST_SIZE else offset
 
 
 def by_timestamp_type(records: DecodedBatch, append_ms: int | None) -> Iterator[tuple[int | None, DecodedBatch]]:

@@ -17,7 +17,7 @@ from kdump.convert.log_output.log_batches import BatchRewrite
 from kdump.convert.log_output.log_staging import OutputStaging, staged_directory
 from kdump.convert.log_output.log_writer import LogWriter
 from kdump.errors import KdumpError, SourceError, reason
-from kdump.format.batch import HEADER, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD, BatchHeader
+from kdump.format.batch import HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD, header_at
 from kdump.format.checkpoint import EpochEntry
 from kdump.format.java import MAX_INT, MAX_LONG
 from kdump.format.naming import Kind, TopicPartition
@@ -219,7 +219,7 @@ def _renumber(each: ScratchFile, descriptor: int) -> None:
     position, offset = 0, each.first_offset
     while position < each.bytes:
         data = os.pread(descriptor, HEADER_SIZE, position)
-        header = BatchHeader._make(HEADER.unpack(data)) if len(data) == HEADER_SIZE else None
+        header = header_at(data) if len(data) == HEADER_SIZE else None
         if header is None or header.batch_length < 0 or not 0 <= header.last_offset_delta <= MAX_INT:
             raise KdumpError(f"{each.path}: not as task {each.task} wrote it: no batch at byte {position}")
         if offset > MAX_LONG - header.last_offset_delta - 1:

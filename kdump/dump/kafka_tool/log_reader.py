@@ -11,7 +11,15 @@ from typing import Final, NamedTuple
 
 from kdump.broker.file_records import batch_checksum, batch_from_header, next_batch_size
 from kdump.format import legacy
-from kdump.format.batch import CODEC_MASK, HEADER_SIZE, LAST_OFFSET_DELTA_AT, LENGTH_AT, MAGIC_AT, Batch, wrapped
+from kdump.format.batch import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    MAGIC_AT,
+    Batch,
+    head_at,
+    last_offset_delta_at,
+    wrapped,
+)
 from kdump.format.index import MAX_INDEX_BYTES, OFFSET_ENTRY
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.kernel.results import NO_VALUE
@@ -86,12 +94,11 @@ class LogReader:
         size = next_batch_size(header, position, self.size)
         if size is None:
             return None
-        last_offset = int.from_bytes(header[:LENGTH_AT], "big", signed=True)
-        if 2 <= header[MAGIC_AT] < 128:
+        last_offset, _, magic = head_at(header)
+        if 2 <= magic < 128:
             if len(header) < HEADER_SIZE:
                 raise ValueError("the file ends in the header")
-            delta = header[LAST_OFFSET_DELTA_AT : LAST_OFFSET_DELTA_AT + 4]
-            last_offset = wrapped(last_offset + int.from_bytes(delta, "big", signed=True), 64)
+            last_offset = wrapped(last_offset + last_offset_delta_at(header), 64)
         return FramedBatch(position, size, header, last_offset)
 
     def search(self, wanted: list[BatchSearch]) -> Iterator[tuple[FramedBatch, list[int]]]:
@@ -166,9 +173,9 @@ class LogReader:
             # a message that is not compressed; the tool reads only its timestamp
             if batch.magic == 0:
                 return NO_TIMESTAMP
-            begin, end = legacy.TIMESTAMP_AT, legacy.KEY_LENGTH_AT[1]
-            timestamp = int.from_bytes(batch.header[begin:end], "big", signed=True)
-            return max(NO_TIMESTAMP, timestamp) if batch.size >= end else None
+            if batch.size < legacy.KEY_LENGTH_AT[1]:
+                return None
+            return max(NO_TIMESTAMP, legacy.timestamp_at(batch.header))
         if batch.magic < 0 or (batch.magic >= 2 and batch.size < HEADER_SIZE):
             return None
         if batch.size > self._max_batch_bytes or not self._spend(batch.size):
