@@ -11,7 +11,6 @@ from kdump.log.damage import Damage
 from kdump.log.ranges import ByteRange, OffsetRange
 from kdump.recover.damaged_offsets import damaged_offsets
 from kdump.recover.log_outline import (
-    BatchTotals,
     LogOutline,
     OutlineItem,
     ValidBatches,
@@ -217,6 +216,3 @@ def _is_emptied(given: PlanInput, name: str, log: LogFile) -> bool:
     stem = name.rpartition(".")[0]
     found = [*given.findings_of(f"{stem}.index"), *given.findings_of(f"{stem}.timeindex")]
     return any(finding.code in _STALE for finding in found)
-
-
-__all__ = ["BatchTotals", "RangeReader", "ValidBatches", "loss_of_plan", "loss_without_plan"]

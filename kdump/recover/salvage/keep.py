@@ -25,7 +25,7 @@ from kdump.recover.plan import RecoverOptions
 from kdump.recover.salvage.broker_check import BatchKey, batches_refused, refusals_of, valid_segments
 from kdump.recover.salvage.conflicts import BatchConflict, BatchRange
 from kdump.recover.salvage.kafka07 import keep_kafka07
-from kdump.recover.salvage.lost_markers import NO_END, UndecidedTransaction
+from kdump.recover.salvage.lost_markers import UndecidedTransaction
 from kdump.recover.salvage.producer_replay import SalvageReplay
 from kdump.recover.salvage.result import SalvageResult
 from kdump.recover.salvage.segments import SegmentLayout
@@ -110,7 +110,7 @@ def _attempt(
         sentences=tuple(undecided_sentence(one, partition.topic_partition) for one in undecided),
         transaction_indexes=indexes.written,
         right_indexes=indexes.right,
-        missing=tuple((one.first, None if one.last == NO_END else one.last) for one in missing),
+        missing=tuple((one.start, one.last) for one in missing),
         log_end_offset=layout.log_end_offset,
         refusals=refusals,
         valid_segments=valid,
@@ -173,9 +173,9 @@ def undecided_sentence(found: UndecidedTransaction, topic_partition: TopicPartit
     offsets = f"from offset {found.first_offset} to {found.end_offset - 1}"
     whose = f"producer {found.producer_id}, epoch {found.epoch}: the transaction {offsets}"
     missing = found.missing
-    where = f"from offset {missing.first} on" if missing.last == NO_END else f"at offset {missing.first}"
-    if NO_END != missing.last != missing.first:
-        where = f"between offsets {missing.first} and {missing.last}"
+    where = f"from offset {missing.start} on" if missing.last is None else f"at offset {missing.start}"
+    if missing.last not in (None, missing.start):
+        where = f"between offsets {missing.start} and {missing.last}"
     if found.known == "aborted":
         said = f"{whose} was aborted, as its transaction index says, and its marker {where} is lost"
     elif found.known == "committed":

@@ -24,6 +24,7 @@ from kdump.format.index import AbortedTransaction
 from kdump.kernel import producers as events
 from kdump.kernel.producer_results import ProducerEvent
 from kdump.kernel.transactions import Transactions
+from kdump.log.ranges import OffsetRange
 from kdump.log.segment_batches import BatchSpan
 from kdump.log.transactions import last_stable_offset, open_transactions, take_ended
 
@@ -32,25 +33,21 @@ UNENDED: Final = "txn/open"
 NO_END: Final = (1 << 63) - 1
 
 
-class MissingOffsets(NamedTuple):
-    """Offsets that are missing where bytes are lost; `last` is NO_END after the last batch.
+class LostBytes(NamedTuple):
+    """The offsets that lost bytes had, and whether the bytes were a `single` batch."""
 
-    `single` says that the bytes were one batch.
-    """
-
-    first: int
-    last: int
+    offsets: OffsetRange
     single: bool
 
     @property
     def may_end(self) -> bool:
         """Whether a marker, which has one offset, may have been among them."""
-        return self.last == self.first or not self.single
+        return not self.single or self.offsets.stop == self.offsets.start + 1
 
     @property
     def may_begin(self) -> bool:
         """Whether there was room for a marker and the beginning of the next transaction."""
-        return self.last > self.first and not self.single
+        return not self.single and self.offsets.stop > self.offsets.start + 1
 
 
 class UndecidedTransaction(NamedTuple):
@@ -65,7 +62,7 @@ class UndecidedTransaction(NamedTuple):
     epoch: int
     first_offset: int
     end_offset: int
-    missing: MissingOffsets
+    missing: OffsetRange
     known: str
     ends: str
     batches: int
@@ -92,7 +89,7 @@ class TransactionReplay:
         self._transactions = Transactions(anchored=True, listed=True, gaps=False)
         self._count = 0
         self._batches: dict[int, list[BatchSpan]] = {}  # of each open transaction, by its producer
-        self._missing_offsets: list[MissingOffsets] = []
+        self._lost: list[LostBytes] = []
         self.dropped: list[BatchSpan] = []
         self.undecided: list[UndecidedTransaction] = []
         self.aborted: dict[int, AbortedTransaction] = {}
@@ -104,11 +101,11 @@ class TransactionReplay:
         return {each.producer_id: each.first_offset or 0 for each in open_transactions(self._transactions)}
 
     @property
-    def missing_offsets(self) -> Sequence[MissingOffsets]:
-        return self._missing_offsets
+    def missing_offsets(self) -> Sequence[OffsetRange]:
+        return [one.offsets for one in self._lost]
 
-    def add_missing(self, missing: MissingOffsets) -> None:
-        self._missing_offsets.append(missing)
+    def add_lost(self, lost: LostBytes) -> None:
+        self._lost.append(lost)
 
     def data(self, batch: BatchSpan) -> bool:
         """False for a batch that a broker refuses: it is not transactional while its producer's transaction is open."""
@@ -157,17 +154,18 @@ class TransactionReplay:
 
     def _settle(self, producer: int, batches: list[BatchSpan], marker: BatchSpan | None, aborts: bool) -> None:
         """Decide at a marker, or at the end of the log, about what may be more than one transaction."""
-        since = bisect_right(self._missing_offsets, batches[0].first, key=_first)
-        lost = [missing for missing in self._missing_offsets[since:] if missing.may_end]
+        since = bisect_right(self._lost, batches[0].first, key=_start)
+        lost = [one for one in self._lost[since:] if one.may_end]
         if not lost:
             return
         stop = NO_END if marker is None else marker.first
         own = None if marker is None or not aborts else self._ended.get((producer, marker.first))
         ends = "open" if marker is None else "abort" if aborts else "commit"
         rest = batches
-        parts: list[tuple[str, MissingOffsets, list[BatchSpan]]] = []
+        parts: list[tuple[str, OffsetRange, list[BatchSpan]]] = []
         for entry in self._entries.get(producer, ()):
-            missing = next((one for one in self._missing_offsets if one.first <= entry.last_offset <= one.last), None)
+            ranges = (one.offsets for one in self._lost)
+            missing = next((one for one in ranges if one.start <= entry.last_offset < one.stop), None)
             covered = [batch for batch in rest if entry.first_offset <= batch.first <= entry.last_offset]
             if missing is not None and covered and entry.last_offset < stop:
                 parts.append(("aborted", missing, covered))
@@ -195,20 +193,20 @@ class TransactionReplay:
             )
 
 
-def _before(rest: list[BatchSpan], lost: list[MissingOffsets], last: int) -> list[BatchSpan]:
+def _before(rest: list[BatchSpan], lost: list[LostBytes], last: int) -> list[BatchSpan]:
     """The batches that a lost marker may have ended, where another marker ends the last of them.
 
     `last`: the last offset of the data that the other marker ends.
     """
     # A lost marker after them all leaves the next one nothing to end, unless data is lost with it.
-    ranges = [one for one in lost if one.first < last or one.may_begin]
-    return [batch for batch in rest if ranges and batch.last < ranges[-1].first]
+    ranges = [one.offsets for one in lost if one.offsets.start < last or one.may_begin]
+    return [batch for batch in rest if ranges and batch.last < ranges[-1].start]
 
 
-def _missing_after(batches: list[BatchSpan], lost: list[MissingOffsets]) -> MissingOffsets:
-    """Where the marker of the batches may have been: the first missing offsets after them, or the last one."""
-    return next((missing for missing in lost if missing.first > batches[-1].last), lost[-1])
+def _missing_after(batches: list[BatchSpan], lost: list[LostBytes]) -> OffsetRange:
+    """Where the marker of the batches may have been: the first lost bytes after them, or the last ones."""
+    return next((one for one in lost if one.offsets.start > batches[-1].last), lost[-1]).offsets
 
 
-def _first(missing: MissingOffsets) -> int:
-    return missing.first
+def _start(lost: LostBytes) -> int:
+    return lost.offsets.start

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from kdump.broker.file_records import UncaughtReadError
 from kdump.format.batch import CONTROL
 from kdump.format.index import AbortedTransaction
+from kdump.log.ranges import UNKNOWN_END, OffsetRange
 from kdump.log.segment_batches import BatchSpan, SegmentBatches
 from kdump.recover.salvage.batch_reader import BatchReader
-from kdump.recover.salvage.lost_markers import NO_END, UNENDED, MissingOffsets, TransactionReplay
+from kdump.recover.salvage.lost_markers import UNENDED, LostBytes, TransactionReplay
 
 
 class SalvageReplay:
@@ -37,7 +38,7 @@ class SalvageReplay:
                     and self._has_bytes_between(previous, batch)
                 ):
                     single = previous.file == batch.file and self._is_batch(batch.file, previous.end, batch.position)
-                    transactions.add_missing(MissingOffsets(previous.last + 1, batch.first - 1, single))
+                    transactions.add_lost(LostBytes(OffsetRange(previous.last + 1, batch.first), single))
                 if previous is not None and previous.file != batch.file:
                     self.open_after[previous.file] = transactions.open
                 code = self._apply(batch, reader)
@@ -48,7 +49,8 @@ class SalvageReplay:
         if previous is not None:
             self.open_after[previous.file] = transactions.open
         if previous is None or self._has_bytes_after(previous):
-            transactions.add_missing(MissingOffsets(0 if previous is None else previous.last + 1, NO_END, False))
+            end = 0 if previous is None else previous.last + 1
+            transactions.add_lost(LostBytes(OffsetRange(end, UNKNOWN_END), False))
         transactions.conclude()
         self.removed |= dict.fromkeys(transactions.dropped, UNENDED)
 
