@@ -268,11 +268,11 @@ class PartitionVerifier:
                 segment, end_offset, aborted, state, self._log_start, compacted=compacted
             )
         if self._partition.whole and valid_end is not None and (tail_only or not hidden):
-            from kdump.verify.valid_segments import disordered_segment, valid_segment
+            from kdump.verify.valid_segments import valid_segment
 
             is_known = not (broken_before if tail_only else state.broken)
             open_by_producer = self._producers.open_by_producer() if is_known else None
-            valid = valid_segment(log, summary, valid_end, replayed, open_by_producer) or disordered_segment(
+            valid = valid_segment(
                 log,
                 summary,
                 valid_end,

@@ -7,8 +7,12 @@ from kdump.broker.result import Disorder, IndexChecksums, ValidSegment
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET, TIME_ENTRY
 from kdump.format.naming import Kind
 from kdump.kernel.crc import crc32c
+from kdump.kernel.results import ScanState
 from kdump.storage.partition import LogFile
 from kdump.verify.range_summary import RangeSummary
+
+_NO_POSITION: Final = (1 << 63) - 1
+_DISORDER: Final = frozenset({"offset/backwards", "offset/range"})
 
 
 def valid_segment(
@@ -17,53 +21,38 @@ def valid_segment(
     end_offset: int,
     replayed: Set[str],
     open_by_producer: Mapping[int, int] | None,
+    *,
+    creates_transaction_index: bool,
 ) -> ValidSegment | None:
     """The segment as the prediction of a start takes it, None where a recovery would change it.
 
     `end_offset` is the offset after the last valid batch, `replayed` are the codes that the replay of the producers
     reported, `open_by_producer` the first offsets of the transactions that are open at the end, None where not known.
+    `creates_transaction_index`: the segment has aborted transactions and no file for them.
     """
     scanned = summary.scanned
     codes = {finding.code for finding in summary.findings} | replayed
-    legacy, modern = scanned.magics[0] + scanned.magics[1], scanned.magics[2]
-    # A segment with both is rare: the prediction reads it again.
-    if (legacy and modern) or not _is_valid(codes):
+    found = _segment_of(log, scanned, end_offset, open_by_producer)
+    if found is None:
         return None
-    return ValidSegment(
-        end_offset,
-        tuple((epoch, offset) for epoch, offset, _ in scanned.epochs),
-        open_by_producer,
-        has_wrapper_messages=bool(legacy) and sum(scanned.codecs[1:]) > 0,
-        state_end=log.base_offset if legacy else None,
-        valid_bytes=summary.tail,
-        index_checksums=_index_checksums(summary, log.base_offset or 0, end_offset, legacy=bool(legacy)),
-    )
+    if _is_valid(codes):
+        legacy = scanned.magics[0] + scanned.magics[1] > 0
+        checksums = _index_checksums(summary, log.base_offset or 0, end_offset, legacy=legacy)
+        return found._replace(valid_bytes=summary.tail, index_checksums=checksums)
+    if open_by_producer is None or found.has_wrapper_messages or not _is_valid(codes - _DISORDER):
+        return None  # of wrapper messages the first offsets are not known
+    return _disordered(log, summary, found, creates_transaction_index=creates_transaction_index)
 
 
-_NO_POSITION: Final = (1 << 63) - 1
-_DISORDER: Final = frozenset({"offset/backwards", "offset/range"})
-
-
-def disordered_segment(
-    log: LogFile,
-    summary: RangeSummary,
-    end_offset: int,
-    replayed: Set[str],
-    open_by_producer: Mapping[int, int] | None,
-    *,
-    creates_transaction_index: bool,
+def _disordered(
+    log: LogFile, summary: RangeSummary, found: ValidSegment, *, creates_transaction_index: bool
 ) -> ValidSegment | None:
     """A segment of valid batches of which some are out of order; None where the scan does not show what a start does.
 
-    `creates_transaction_index`: the segment has aborted transactions and no file for them. See valid_segment.
+    `found` is the segment as if they were in order.
     """
-    scanned, rows, recovery = summary.scanned, summary.disorder, summary.recovery
-    codes = ({finding.code for finding in summary.findings} | replayed) - _DISORDER
-    legacy, modern, base = scanned.magics[0] + scanned.magics[1], scanned.magics[2], log.base_offset
-    if not rows or recovery is None or base is None or open_by_producer is None or not _is_valid(codes):
-        return None
-    # Of wrapper messages the first offsets are not known.
-    if (legacy and modern) or (legacy and sum(scanned.codecs[1:])) or summary.damages or summary.error is not None:
+    scanned, rows, recovery, base = summary.scanned, summary.disorder, summary.recovery, log.base_offset
+    if not rows or recovery is None or base is None or summary.damages or summary.error is not None:
         return None
     # What is looked up from the start of the segment, or after the last entry, must not meet a wrong offset.
     if not 0 <= recovery.first < rows[0].position or any(first < 0 for _, first, _ in scanned.epochs):
@@ -82,11 +71,8 @@ def disordered_segment(
     if (scanned.transactional or scanned.control) and (refused is None or refused > rows[0].position):
         return None
     stop = _NO_POSITION if refused is None else refused
-    return ValidSegment(
-        end_offset,
-        tuple((epoch, offset) for epoch, offset, position in scanned.epochs if position < stop),
-        open_by_producer,
-        state_end=base if legacy else None,
+    return found._replace(
+        epochs=tuple((epoch, offset) for epoch, offset, position in scanned.epochs if position < stop),
         valid_bytes=summary.tail,
         disorder=Disorder(overflow, sum(1 for _, _, position in scanned.epochs if position < (overflow or 0)), refused),
     )
@@ -100,27 +86,29 @@ def valid_prefix(
     `replayed` are the codes that the replay of the producers reported, `open_by_producer` the first offsets of the
     transactions that are open where the damage begins.
     """
-    prefix = summary.prefix
-    if (
-        prefix is None
-        or open_by_producer is None
-        or log.base_offset is None
-        or not summary.damages
-        or summary.error is not None
-    ):
+    prefix, base = summary.prefix, log.base_offset
+    if prefix is None or open_by_producer is None or base is None or not summary.damages or summary.error is not None:
+        return None
+    if not _is_valid(prefix.codes | replayed):
         return None
     state = prefix.state
+    found = _segment_of(log, state, state.last_offset + 1 if state.batches else base, open_by_producer)
+    return None if found is None else found._replace(valid_bytes=prefix.stop, is_damaged=True)
+
+
+def _segment_of(
+    log: LogFile, state: ScanState, next_offset: int, open_by_producer: Mapping[int, int] | None
+) -> ValidSegment | None:
+    """What the state of a scan says of a segment; None for one with both formats, which a prediction reads again."""
     legacy, modern = state.magics[0] + state.magics[1], state.magics[2]
-    if (legacy and modern) or not _is_valid(prefix.codes | replayed):
+    if legacy and modern:
         return None
     return ValidSegment(
-        state.last_offset + 1 if state.batches else log.base_offset,
+        next_offset,
         tuple((epoch, offset) for epoch, offset, _ in state.epochs),
         open_by_producer,
         has_wrapper_messages=bool(legacy) and sum(state.codecs[1:]) > 0,
         state_end=log.base_offset if legacy else None,
-        valid_bytes=prefix.stop,
-        is_damaged=True,
     )
 
 
