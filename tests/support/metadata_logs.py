@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kdump.broker.metadata_image.cluster_image import SECURITY_PROTOCOLS, ListenerEndpoint, SupportedFeature
-from kdump.broker.metadata_image.configurations_image import RESOURCE_TYPES
-from kdump.broker.metadata_image.metadata_image import MetadataImage
+from kdump.broker.metadata_image.metadata_image import RESOURCE_TYPES, MetadataImage
 from kdump.broker.metadata_image.record_fields import ReplayError
 from kdump.broker.metadata_image.security_image import (
     ACL_OPERATIONS,
