@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kdump.broker.metadata_image.image_entries import differences, entries_of
+from kdump.broker.metadata_image.image_entries import differences, entries_of, is_sensitive
 from kdump.broker.metadata_image.image_reader import ClusterMetadata, read_image
 from kdump.broker.metadata_image.metadata_image import MetadataImage
 from kdump.broker.metadata_image.metadata_log import find_metadata_log
 from kdump.broker.metadata_image.record_fields import ReplayError
-from kdump.broker.metadata_image.sensitivity import is_sensitive
 from kdump.errors import SourceError
 from support import build
 from support.laws import examples

@@ -8,11 +8,10 @@ from pathlib import Path
 from types import ModuleType
 
 from kdump.broker.metadata_image.config_names import BROKER, GROUP, METADATA_VERSIONS, TOPIC
-from kdump.broker.metadata_image.image_entries import ImageEntry, entries_of
+from kdump.broker.metadata_image.image_entries import ImageEntry, entries_of, is_sensitive
 from kdump.broker.metadata_image.image_reader import read_image
 from kdump.broker.metadata_image.metadata_image import MetadataImage
 from kdump.broker.metadata_image.metadata_log import find_metadata_log
-from kdump.broker.metadata_image.sensitivity import is_sensitive
 from kdump.format.internal_topics.decoders import decoder_of
 from support.metadata_logs import History, write_log
 

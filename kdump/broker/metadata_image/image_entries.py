@@ -1,17 +1,40 @@
-"""An image as a list of named values: what a tree or JSON shows of it, and what two images differ in."""
+"""An image as a list of named values: what a tree or JSON shows of it, and what two images differ in.
 
+Which configurations are sensitive is KafkaConfig.loggableValue, KafkaConfig.maybeSensitive and
+DynamicBrokerConfig.brokerConfigSynonyms of Kafka 4.3.
+"""
+
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kdump.broker.metadata_image.cluster_image import BrokerRegistration, ControllerRegistration
 from kdump.broker.metadata_image.cluster_settings_image import KRAFT_VERSION, METADATA_VERSION
-from kdump.broker.metadata_image.config_names import METADATA_VERSIONS
+from kdump.broker.metadata_image.config_names import BROKER, GROUP, METADATA_VERSIONS, TOPIC
 from kdump.broker.metadata_image.metadata_image import MetadataImage
-from kdump.broker.metadata_image.sensitivity import is_sensitive
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields, FieldValue
 
+_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
+_MECHANISM_NAMES: Final = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+"""What a listener has for each SASL mechanism (DynamicBrokerConfig.ListenerMechanismConfigs)."""
+
+
+_NOT_OF_LISTENERS: Final = frozenset(
+    (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+)
+"""What only DynamicConfig.Broker has: not looked up without the prefix of a listener."""
 REDACTED: Final = "redacted"
 _SCRAM_SECRETS: Final = frozenset(("salt", "stored_key", "server_key"))
 
@@ -149,3 +172,28 @@ def _security(image: MetadataImage) -> Iterator[ImageEntry]:
         yield ImageEntry(
             "delegation_token", (token_id,), {"token_id": token_id, **token._asdict()}, frozenset(("token_id",))
         )
+
+
+def is_sensitive(resource_type: str, name: str) -> bool:
+    """Whether the value of a configuration is not to be shown: a password, or of a name that Kafka does not know.
+
+    Types are those of ConfigurationsImage.
+    """
+    match resource_type:
+        case "broker":
+            return not _is_known_of_broker(name)
+        case "topic":
+            return name not in TOPIC
+        case "group":
+            return name not in GROUP
+    return resource_type not in ("broker-logger", "client-metrics")
+
+
+def _is_known_of_broker(name: str) -> bool:
+    if name in BROKER:
+        return True
+    match = _LISTENER.fullmatch(name)
+    if match is None:
+        return False
+    base = next((known for known in _MECHANISM_NAMES if match[1].endswith(known)), match[1])
+    return base in BROKER and base not in _NOT_OF_LISTENERS
