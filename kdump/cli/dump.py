@@ -16,7 +16,6 @@ from kdump.cli import (
     filters,
     follow,
     formats,
-    isolation,
     metadata_image,
     options,
     order,
@@ -127,7 +126,15 @@ FIRST = ("batches", "records", "at", "offsets", "count", "last", "keys", "time_r
     " values.",
 )
 @filters.record_filters
-@isolation.isolation_option
+@click.option(
+    "--isolation",
+    type=click.Choice(("all", "read-uncommitted", "read-committed")),
+    default="all",
+    show_default=True,
+    help="Show everything as it is stored, or what a consumer gets: read-uncommitted without control records;"
+    " read-committed also without aborted records, up to the last stable offset. The whole log is read for that."
+    " With --follow a record is shown when its transaction is committed.",
+)
 @value_decoding.schemas_option
 @order.order_option
 @follow.follow_options
@@ -298,7 +305,7 @@ def _check(chosen: dict[str, Any]) -> None:
     value_decoding.check(chosen)
     decoding.check(chosen)
     filters.check(chosen)
-    isolation.check(chosen)
+    _check_isolation(chosen)
     if kafka and (chosen["batches"] or chosen["records"]):
         raise click.UsageError(
             "--format kafka shows what Kafka's tool shows:"
@@ -346,3 +353,22 @@ def _renderer(chosen: dict[str, Any]) -> DumpRenderer:
         skip_record_metadata=chosen["skip_record_metadata"],
     )
     return renderer(chosen["format_name"], sys.stdout, formats.look(chosen, look), DumpRenderer)
+
+
+def _check_isolation(chosen: dict[str, Any]) -> None:
+    """Refuse options that make no sense for a consumer."""
+    level = chosen["isolation"]
+    if level == "all":
+        return
+    if chosen["format_name"] in ("kafka", "fetch"):
+        raise click.UsageError(
+            f"--isolation {level} cannot be combined with --format {chosen['format_name']}, which shows whole batches"
+        )
+    if chosen["control"]:
+        raise click.UsageError(
+            f"--control and --isolation {level} cannot be combined: a consumer gets no control records"
+        )
+    if chosen["force"]:
+        raise click.UsageError(
+            f"--force and --isolation {level} cannot be combined: a consumer never gets a batch whose CRC is wrong"
+        )
