@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 
 from kdump.convert.choice import Choice, Included, choose
 from kdump.convert.ranges.cutting import RANGE_BYTES, RangeOfLog, RangeSizes, cut
-from kdump.convert.ranges.known_log import KnownLog, LogKnowledge
-from kdump.convert.ranges.record_times import offset_at_time
+from kdump.convert.ranges.known_log import KnownLog, LogKnowledge, offset_at_time
 from kdump.convert.ranges.segment_search import numbers_of_segments
 from kdump.convert.ranges.stable_offset import stable_offset
 from kdump.errors import NotALog, SourceError

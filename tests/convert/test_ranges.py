@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 import kdump
 from kdump.convert.preparation import PrepareOptions, prepare
 from kdump.convert.ranges.cutting import RangeOfLog, RangeSizes, cut
-from kdump.convert.ranges.known_log import KnownLog, LogKnowledge
+from kdump.convert.ranges.known_log import KnownLog, LogKnowledge, offset_at_time
 from kdump.convert.ranges.range_log import following_slices, range_log
-from kdump.convert.ranges.record_times import offset_at_time
 from kdump.convert.ranges.stable_offset import stable_offset
 from kdump.convert.records.reader import RecordStream
 from kdump.convert.tables import record_schema

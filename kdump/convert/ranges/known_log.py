@@ -6,6 +6,7 @@ directory, where nothing else says whether the log cleaner went over it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from kdump.broker.history import EpochRun, History, epoch_runs, history_of
@@ -19,6 +20,7 @@ from kdump.log.header_pass import read_headers
 from kdump.log.log_batches import LogBatches
 from kdump.log.log_files import base_offset_of
 from kdump.log.log_slice import LogSlice, whole_log
+from kdump.log.time_search import at_time_by_index
 from kdump.replicas.merge import CommonLog, common_log, settle_histories, share_holes
 from kdump.storage.copies import epochs_of
 from kdump.storage.file_store import is_directory, parent_of
@@ -182,3 +184,29 @@ def _joined(runs: Iterable[EpochRun]) -> Iterator[EpochRun]:
             joined = run
     if joined is not None:
         yield joined
+
+
+def offset_at_time(log: KnownLog, timestamp_ms: int) -> int | None:
+    """The first offset whose record has this timestamp or a later one; None without one. Raises SourceError.
+
+    Each copy is searched, as one of them can have the record alone.
+    """
+    cuts = repeat(log.end) if log.common is None else log.common.history.cuts
+    search, found = SegmentSearch(), list[int]()
+    try:
+        for copy, cut in zip(log.copies, cuts, strict=False):
+            offset = _in_copy(search, copy.partition, timestamp_ms, log.start)
+            if offset is not None and offset < cut:
+                found.append(offset)
+    finally:
+        search.close()
+    return min(found, default=None)
+
+
+def _in_copy(search: SegmentSearch, copy: Partition, timestamp_ms: int, start: int) -> int | None:
+    last = len(copy.segments) - 1
+    for number, segment in enumerate(copy.segments):
+        found = at_time_by_index(search.reader(segment.log), timestamp_ms, start, is_closed=number < last)
+        if found is not None:
+            return found.offset
+    return None
