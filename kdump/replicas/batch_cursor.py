@@ -13,6 +13,7 @@ from kdump.kernel.records import RECORD_COLUMNS
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.kernel.transactions import COMMITTED, OPEN, UNDECIDED, Transactions
+from kdump.log.header_pass import read_headers
 from kdump.log.isolation import replay_log
 from kdump.log.log_slice import LogSlice, SlicedPartition, walk_of_slice
 from kdump.replicas.log_survey import LogSurvey, firsts_and_lasts
@@ -71,15 +72,22 @@ class Outcomes:
 
     `open`: the first offset of each open transaction, by producer. `two_epochs`: the offsets of batches that show that
     a marker is missing: a transaction goes on there with another producer epoch, or its control batch has no marker.
+
+    `compacted`: a log cleaner goes over this log, or over that of a broker from which it may have been fetched, so that
+    offsets that are missing hold no marker.
     """
 
-    def __init__(self, survey: LogSurvey, slices: Sequence[LogSlice], max_batch_bytes: int) -> None:
+    def __init__(
+        self, survey: LogSurvey, slices: Sequence[LogSlice], max_batch_bytes: int, *, compacted: bool = False
+    ) -> None:
         self._transactions = Transactions(anchored=True, decided=True)
         self._producers = Producers(sequences=False)
         self.open: dict[int, int] = {}
         self.two_epochs = frozenset[int]()
         partition = survey.partition
         log = SlicedPartition(partition.path, partition.topic_partition, tuple(slices), copy=partition)
+        if compacted:
+            log = log._replace(headers=read_headers(slices)._replace(is_continuous=True))
         for _ in replay_log(log, _Replay(self._transactions, self._producers), max_batch_bytes):
             pass
         self._transactions.seal()

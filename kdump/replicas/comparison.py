@@ -476,7 +476,8 @@ class _PairInStep(CopyPair):
         self._judge_missing()
 
     def _decide(self, survey: LogSurvey) -> Outcomes:
-        return Outcomes(survey, survey.slices(survey.start_offset, self._end, self._limit), self._limit)
+        slices = survey.slices(survey.start_offset, self._end, self._limit)
+        return Outcomes(survey, slices, self._limit, compacted=self._compacted)
 
     def _cursor(self, side: int, start: int, stop: int) -> BatchCursor:
         survey, outcomes = self._both[side], self._outcomes[side]

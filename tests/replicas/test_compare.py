@@ -92,6 +92,8 @@ class Case(NamedTuple):
 PUT, GONE, END = data(0, K, V), data(1, K, None), [data(number, b"e%d" % number, b"") for number in range(8, 12)]
 WRITTEN = data(2, K, V, pid=7)
 OPEN = [data(0, K, V), data(1, K, V, pid=7), data(2, b"m", V, pid=7), data(3, b"e", V)]
+FETCHED = [PUT, data(1, b"t", V, pid=7), data(5, b"u", V, pid=7)]
+"""What a broker got from one that had cleaned its log, over whose missing offsets a transaction goes on."""
 
 HEALTHY = {
     "the same": Case(plain(), plain(), {}, {}),
@@ -116,6 +118,12 @@ HEALTHY = {
     ),
     "open in both": Case([WRITTEN, *END], [WRITTEN, *END]),
     "open in both, and the log of one begins after its first record": Case(OPEN, OPEN[2:], {}, {}),
+    "fetched from a cleaned one, a transaction committed": Case(
+        [*FETCHED, marker(6, "COMMIT"), *END], [*FETCHED, marker(6, "COMMIT"), *END], CLEANED, {},
+    ),
+    "fetched from a cleaned one, a transaction aborted": Case(
+        [*FETCHED, marker(6, "ABORT"), *END], [*FETCHED, marker(6, "ABORT"), *END], CLEANED, {},
+    ),
 }  # fmt: skip
 DIVERGENT = {
     "the tombstone was lost": (Case([*END], [PUT, *END]), "keys"),
@@ -125,6 +133,9 @@ DIVERGENT = {
         Case([WRITTEN, marker(3, "COMMIT"), *END], [WRITTEN, marker(5, "ABORT"), *END]), "outcomes keys",
     ),
     "the marker was lost": (Case([WRITTEN, marker(3, "COMMIT"), *END], [WRITTEN, *END]), "open_right keys"),
+    "fetched from a cleaned one, without the marker": (
+        Case([PUT, *END], [*FETCHED[:2], *END], CLEANED, {}), "open_right",
+    ),
     "another record": (Case(plain(), [*plain(5), data(5, b"k1", b"x5"), *plain()[6:]], {}, {}), "records"),
     "a hole in a log that no cleaner went over": (
         Case([data(n, None, b"v") for n in range(8)], [data(n, None, b"v") for n in range(8) if n != 3], {}, {}),
@@ -251,6 +262,7 @@ def test_any_record_that_was_changed_under_a_right_checksum_is_located(tmp_path:
             logs.append(log)
         number = first + inside
         place = tmp_path / str(trial)
+        choose.shuffle(logs)
         one = directory(place / "1", logs[0], choose.randrange(1, 5))
         found = pair(one, directory(place / "2", logs[1], choose.randrange(1, 5)))
         assert (found.differs.records.count, found.differs.records.first) == (1, number), trial

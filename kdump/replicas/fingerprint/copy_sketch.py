@@ -128,7 +128,8 @@ class _CopyPass:
         if len(survey.aborted) > _MOST_ABORTED:
             return copy._replace(problem=LIMIT)
         if survey.transactional:
-            self._outcomes = Outcomes(survey, survey.slices(survey.start_offset, self._stop, limit), limit)
+            slices = survey.slices(survey.start_offset, self._stop, limit)
+            self._outcomes = Outcomes(survey, slices, limit, compacted=self._has_state)
             opened = sorted(self._outcomes.open.items())
             twice = tuple(sorted(self._outcomes.two_epochs))
             if len(opened) > _MOST_OPEN:
