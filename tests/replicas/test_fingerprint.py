@@ -50,7 +50,7 @@ from replicas.test_compare import (
 )
 from support import build
 from support.command_runs import run_inside
-from support.laws import SEED, examples
+from support.laws import QUICK, SEED, examples
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
@@ -142,7 +142,7 @@ def changed_log(choose: random.Random, count: int) -> tuple[list[bytes], list[by
 def test_a_record_that_was_changed_under_a_right_checksum_is_located(tmp_path: Path) -> None:
     """Whatever the log starts and ends of the copies, in the offsets that both have."""
     named = of_batches = 0
-    for trial in range(examples(150)):
+    for trial in range(examples(150 if QUICK else 500)):
         choose = random.Random(100_000 * SEED + trial)
         left, right, changed = changed_log(choose, choose.randrange(2, 30))
         place = tmp_path / str(trial)
