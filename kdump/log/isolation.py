@@ -130,8 +130,22 @@ def transactions_of_slices(
         replays = list(replays)
         holes = not any(each.compacted for each in replays)
     transactions = Transactions(anchored=True, listed=True)
+    for _ in replay_slices(partition.slices, replays, transactions, holes=holes):
+        yield from take_ended(transactions)
+    transactions.seal()
+    yield from take_ended(transactions)
+    yield from open_transactions(transactions)
+
+
+def replay_slices(
+    slices: Iterable[LogSlice], replays: Iterable[SliceReplay], transactions: Transactions, *, holes: bool
+) -> Iterator[None]:
+    """Replay a log from those of its slices, slice by slice. `holes`: a marker may be among the missing offsets.
+
+    Raises SourceError.
+    """
     end: int | None = None
-    for number, (each, replay) in enumerate(zip(partition.slices, replays, strict=True)):
+    for number, (each, replay) in enumerate(zip(slices, replays, strict=True)):
         if each.log.kind is not Kind.LOG:
             continue
         transactions.begin(number)
@@ -144,12 +158,9 @@ def transactions_of_slices(
             transactions.lose(position)
         transactions.add(replay.events)
         end = end if replay.end is None else replay.end
-        yield from take_ended(transactions)
+        yield
         if replay.error is not None:
             raise replay.error
-    transactions.seal()
-    yield from take_ended(transactions)
-    yield from open_transactions(transactions)
 
 
 class _Events:

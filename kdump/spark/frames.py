@@ -1,7 +1,9 @@
 """DataFrames of the data source in one call: a read of what is asked for, and what reads leave out."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from os import PathLike, fspath
@@ -10,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 import pyarrow as pa
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
+from kdump.convert.ranges.stable_offset import large_logs, stable_offsets
 from kdump.errors import KdumpError
 from kdump.spark.backends import ConnectBackend, RddBackend, SparkBackend
-from kdump.spark.engine import SparkEngine
-from kdump.spark.source_limits import EARLIEST, LATEST
-from kdump.spark.source_options import SourceOptions, Table, parse_batch_options
+from kdump.spark.engine import LEAST_BYTES, SparkEngine
+from kdump.spark.source_limits import EARLIEST, LATEST, offsets_text
+from kdump.spark.source_options import ISOLATION, LAST_STABLE, SourceOptions, Table, parse_batch_options
+from kdump.spark.source_planning import known_logs
 from kdump.spark.source_schema import arrow_schema, as_expected, loss_columns, record_columns, source_schema
 from kdump.spark.source_tables import table_on
 from kdump.spark.store_settings import NO_STORES, StoreSettings
@@ -46,16 +50,18 @@ def read(
     `timestamps`: the records from the first one at or after a time to the one before the first at or after another.
     `columns`: those of the records that it has, in this order. `options` are further ones of the data source. URLs are
     read with the session's settings spark.hadoop.fs.s3a.* and the like. The tables findings, producers, transactions
-    and groups are read at once, by a job that gives each segment of a large topic-partition a task of its own.
+    and groups are read at once, by a job that gives each segment of a large topic-partition a task of its own. So are
+    the headers of large logs without producer snapshots, for `kafka.isolation.level=read_committed`.
     """
     several = [paths] if isinstance(paths, str | PathLike) else list(paths)
     texts = [fspath(path) for path in several]
     stores = _store_options(spark) if any(is_url(text) for text in texts) else {}
+    given = {**stores, **_offset_options(offsets), **_time_options(timestamps), **options}
     if options.get("table", "").lower() in _FOLDED:
-        given = {**stores, **_offset_options(offsets), **_time_options(timestamps), **options}
         return _folded(spark, parse_batch_options({**given, "paths": json.dumps(texts)}), columns)
-    reader = spark.read.format("kdump").options(**stores)
-    reader = reader.options(**_offset_options(offsets), **_time_options(timestamps), **options)
+    if options.get(ISOLATION, "").lower() == "read_committed":
+        given |= _stable_offsets(spark, parse_batch_options({**given, "paths": json.dumps(texts)}))
+    reader = spark.read.format("kdump").options(**given)
     if columns is not None:
         fields = {field.name: field for field in record_columns(include_headers=True).fields}
         if unknown := [name for name in columns if name not in fields]:
@@ -68,22 +74,38 @@ _FOLDED: Final = frozenset({Table.FINDINGS, Table.PRODUCERS, Table.TRANSACTIONS,
 """The tables of which a row can be about all segments of a topic-partition."""
 
 
-def _folded(spark: "SparkSession", options: SourceOptions, columns: Sequence[str] | None) -> "DataFrame":
-    """Such a table, by a job before the read: a task of the data source knows nothing of the others."""
+@contextmanager
+def _engine_of(spark: "SparkSession", options: SourceOptions) -> Iterator[SparkEngine]:
+    """An engine of the session. Until the end, the driver opens object stores as the workers do."""
     context = getattr(spark, "_sc", None)
     backend: SparkBackend = RddBackend(context) if context is not None else ConnectBackend(cast("Any", spark))
+    options.stores.use()
+    try:
+        yield SparkEngine(backend, stores=options.stores)
+    finally:
+        NO_STORES.use()
+
+
+def _stable_offsets(spark: "SparkSession", options: SourceOptions) -> dict[str, str]:
+    """The option with the last stable offsets for which the driver would read the headers of large logs alone."""
+    with _engine_of(spark, options) as engine:
+        large = [log for log in large_logs(list(known_logs(options)), LEAST_BYTES) if log.topic_partition is not None]
+        found = [(log.topic_partition, offset) for log, offset in stable_offsets(large, engine)]
+    times = Counter(of for of, _ in found)
+    once = {of: offset for of, offset in found if of is not None and times[of] == 1}
+    return {LAST_STABLE: offsets_text(once)} if once else {}
+
+
+def _folded(spark: "SparkSession", options: SourceOptions, columns: Sequence[str] | None) -> "DataFrame":
+    """Such a table, by a job before the read: a task of the data source knows nothing of the others."""
     whole = source_schema(options)
     fields = {field.name: field for field in whole.fields}
     if unknown := [name for name in columns or () if name not in fields]:
         raise KdumpError(f"the table {options.table} has no column {unknown[0]!r}; the columns are {', '.join(fields)}")
     schema = whole if columns is None else StructType([fields[name] for name in columns])
     expected = arrow_schema(schema)
-    options.stores.use()
-    try:
-        with table_on(SparkEngine(backend, stores=options.stores), options, expected.names) as reader:
-            batches = [as_expected(batch, expected) for batch in reader]
-    finally:
-        NO_STORES.use()
+    with _engine_of(spark, options) as engine, table_on(engine, options, expected.names) as reader:
+        batches = [as_expected(batch, expected) for batch in reader]
     return spark.createDataFrame(pa.Table.from_batches(batches, expected), schema=schema)
 
 

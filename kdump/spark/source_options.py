@@ -22,6 +22,7 @@ from kdump.spark.source_limits import (
     assigned_partitions,
     check_batch_limits,
     limit_of,
+    partition_offsets,
 )
 from kdump.spark.store_settings import NO_STORES, StoreSettings, is_store_setting
 
@@ -88,9 +89,11 @@ class SourceOptions(NamedTuple):
     max_records_per_partition: int | None = None
     table: Table = Table.RECORDS
     stores: StoreSettings = NO_STORES
+    stable_offsets: tuple[tuple[TopicPartition, int], ...] = ()
 
 
-OWN_OPTIONS: Final = ("path", "paths", "table")
+LAST_STABLE: Final = "lastStableOffsets"
+OWN_OPTIONS: Final = ("path", "paths", "table", LAST_STABLE)
 KAFKA_OPTIONS: Final = (
     "assign",
     "subscribe",
@@ -114,9 +117,17 @@ KAFKA_OPTIONS: Final = (
 _OF_TABLE: Final = "option."
 TABLE_WITHOUT_OPTIONS: Final = "Spark 4.3 hands the options of a table (create table … using kdump) to no read or write"
 _STRATEGIES: Final = ("subscribe", "subscribepattern", "assign")
-_ISOLATION: Final = "kafka.isolation.level"
+ISOLATION: Final = "kafka.isolation.level"
 _OF_STREAMS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-_NOT_OF_TABLES: Final = (*STARTING, *ENDING, STRATEGY, "includeHeaders", "maxRecordsPerPartition", _ISOLATION)
+_NOT_OF_TABLES: Final = (
+    *STARTING,
+    *ENDING,
+    STRATEGY,
+    "includeHeaders",
+    "maxRecordsPerPartition",
+    ISOLATION,
+    LAST_STABLE,
+)
 
 
 def named_options(given: Mapping[str, str]) -> dict[str, str]:
@@ -150,7 +161,10 @@ def parse_batch_options(given: Mapping[str, str]) -> SourceOptions:
         return parsed
     start, end = limit_of(options, STARTING, EARLIEST_LIMIT), limit_of(options, ENDING, LATEST_LIMIT)
     check_batch_limits(start, end)
-    return parsed._replace(start=start, end=end)
+    stable = tuple(partition_offsets(options.get(LAST_STABLE.lower(), "{}")).items())
+    if stable and parsed.isolation != "read-committed":
+        raise SourceOptionError(f"{LAST_STABLE} needs {ISOLATION} = read_committed")
+    return parsed._replace(start=start, end=end, stable_offsets=stable)
 
 
 def parse_common_options(options: Mapping[str, str]) -> SourceOptions:
@@ -162,7 +176,7 @@ def parse_common_options(options: Mapping[str, str]) -> SourceOptions:
     return SourceOptions(
         _paths(options),
         _selection(options),
-        isolation=_isolation(options.get(_ISOLATION)),
+        isolation=_isolation(options.get(ISOLATION)),
         fail_on_data_loss=_boolean(options, "failOnDataLoss", default=True),
         include_headers=_boolean(options, "includeHeaders", default=False),
         min_partitions=positive(options, "minPartitions"),
@@ -265,7 +279,7 @@ def _isolation(text: str | None) -> Isolation:
             return "read-uncommitted"
         case "read_committed":
             return "read-committed"
-    raise SourceOptionError(f"{_ISOLATION} is read_uncommitted or read_committed, not {text!r}")
+    raise SourceOptionError(f"{ISOLATION} is read_uncommitted or read_committed, not {text!r}")
 
 
 def _boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:

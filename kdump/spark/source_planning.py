@@ -80,11 +80,12 @@ def assigned_logs(options: SourceOptions) -> list[AssignedLog]:
     assigned = [each.topic_partition for each in logs if each.topic_partition is not None]
     check_assigned(options.start, assigned, "start")
     check_assigned(options.end, assigned, "end")
-    found = []
+    found, stable = [], dict(options.stable_offsets)
     for log in logs:
         latest = log.end
         if options.isolation == "read-committed":
-            latest = min(latest, stable_offset(log))
+            of = log.topic_partition
+            latest = min(latest, stable[of] if of in stable else stable_offset(log))
         start, end = starting_offset(log, latest, options), _end(log, latest, options)
         check_resolved(log.topic_partition, start, end)
         found.append(_within(log, OffsetRange(start, end), latest, options))

@@ -15,9 +15,10 @@ import pytest
 import kdump
 from kdump.convert.log_tables import cut_tables
 from kdump.convert.log_tables.table_reader import TableName
-from support import build, damage_partition
+from support import damage_partition
 from support.damage import NotApplicable
 from support.laws import examples, sampled
+from support.transactions_in import transactions_in
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 TABLES: tuple[TableName, ...] = ("producers", "transactions", "findings", "segments", "groups")
@@ -80,50 +81,12 @@ def test_damaged_logs(tmp_path: Path) -> None:
         compare(directory, ("producers", "transactions", "findings"))
 
 
-def written(directory: Path, chance: random.Random) -> None:
-    """A log of a few segments with transactions of several producers across them, holes and damage."""
-    directory.mkdir(parents=True)
-    offset, hole = chance.randrange(50), chance.choice((0.0, 0.1))
-    cleaned = chance.random() < 0.3
-    sequences: dict[int, int] = {}
-    for _ in range(chance.randrange(2, 6)):
-        base, data = offset, bytearray()
-        for _ in range(chance.randrange(12)):
-            producer = chance.randrange(4)
-            kind = chance.choices(("data", "commit", "abort", "plain"), (6, 2, 2, 1))[0]
-            count = 1 if kind in ("commit", "abort") else chance.randrange(1, 4)
-            if kind in ("commit", "abort"):
-                batch = build.marker(kind.upper(), base_offset=offset, producer_id=producer, producer_epoch=0)
-            else:
-                batch = build.batch(
-                    [build.record()] * count,
-                    base_offset=offset,
-                    producer_id=producer,
-                    producer_epoch=0,
-                    base_sequence=sequences.get(producer, 0),
-                    transactional=kind == "data",
-                )
-                sequences[producer] = sequences.get(producer, 0) + count
-            if chance.random() < 0.03:
-                batch = batch[:-1] + bytes([batch[-1] ^ 1])
-            data += batch
-            offset += count
-            if chance.random() < hole:
-                offset += chance.randrange(1, 5)
-        (directory / f"{base:020d}.log").write_bytes(data)
-        offset = max(offset, base + 1)
-        if chance.random() < hole:
-            offset += 3
-    if cleaned:
-        (directory.parent / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {offset}\n")
-
-
 @pytest.mark.laws
 def test_transactions_across_segments(tmp_path: Path) -> None:
     outcomes = set[str]()
     for seed in range(examples(300)):
         directory = tmp_path / str(seed) / "t-0"
-        written(directory, random.Random(seed))
+        transactions_in(directory, random.Random(seed))
         compare(directory.parent, ("producers", "transactions"))
         outcomes.update(row["outcome"] for row in rows(directory, "transactions", Elsewhere())[0])
     assert outcomes == {"committed", "aborted", "open", "undecided"}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pickle
 import random
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +18,7 @@ from kdump.convert.preparation import PrepareOptions, prepare
 from kdump.convert.ranges.cutting import RangeOfLog, RangeSizes, cut
 from kdump.convert.ranges.known_log import KnownLog, LogKnowledge, offset_at_time
 from kdump.convert.ranges.range_log import following_slices, range_log
-from kdump.convert.ranges.stable_offset import stable_offset
+from kdump.convert.ranges.stable_offset import stable_offset, stable_offsets
 from kdump.convert.records.reader import RecordStream
 from kdump.convert.tables import record_schema
 from kdump.errors import SourceError
@@ -31,6 +33,7 @@ from support import build, object_stores
 from support.laws import examples
 from support.object_stores import Unsteady
 from support.replica_cluster import Cluster, written
+from support.transactions_in import transactions_in
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 PARTITIONS = sorted({path.parent for path in FIXTURES.rglob("*.log") if "trans" in path.parent.name})
@@ -120,6 +123,42 @@ def test_ranges_end_at_the_last_stable_offset_and_know_later_markers(directory: 
     expected = rows_of_log([directory], "read-committed")
     for sizes in (RangeSizes(), RangeSizes(records=3), RangeSizes(least=7)):
         assert rows_of_ranges([directory], sizes, "read-committed") == expected
+
+
+class Elsewhere:
+    """An engine whose tasks and results go to another process and back, and which counts them."""
+
+    slots = 2
+
+    def __init__(self) -> None:
+        self.tasks = 0
+
+    def map(self, function: Any, tasks: Any) -> Iterator[Any]:
+        for task in tasks:
+            self.tasks += 1
+            yield task, pickle.loads(pickle.dumps(function(pickle.loads(pickle.dumps(task)))))
+
+
+def test_last_stable_offsets_by_tasks_are_those_of_one_reader(tmp_path: Path) -> None:
+    """Each segment of a log without snapshots is a task; what is damaged, or has several copies, is one."""
+    cut, open_ones = 0, 0
+    for seed in range(examples(300)):
+        rng = random.Random(seed)
+        root = tmp_path / str(seed)
+        transactions_in(root / "a" / "t-0", rng)
+        if rng.random() < 0.2:
+            shutil.copytree(root / "a", root / "b")
+        if rng.random() < 0.3:
+            damage_some(rng, [root / "a" / "t-0"])
+        if rng.random() < 0.2:
+            (root / "a" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 1\n")
+        log = known(sorted(root.iterdir()))
+        engine = Elsewhere()
+        expected = stable_offset(log)
+        assert [found for _, found in stable_offsets([log], engine)] == [expected], seed
+        cut += engine.tasks > 2
+        open_ones += expected < log.end
+    assert min(cut, open_ones) > 3
 
 
 def test_a_marker_in_a_later_segment_decides_a_range(tmp_path: Path) -> None:

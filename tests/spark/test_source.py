@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pkgutil
+import random
 import re
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 import kdump
 from kdump.convert.log_tables.table_reader import TableName
 from kdump.spark import losses, read
+from support.transactions_in import transactions_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -185,3 +187,16 @@ def test_tables_about_whole_logs_are_read_by_a_job_before(source: SparkSession, 
     assert read(source, tmp_path / "a", table="findings", columns=["code"]).columns == ["code"]
     with pytest.raises(kdump.KdumpError, match="the table findings has no column 'x'"):
         read(source, tmp_path / "a", table="findings", columns=["x"])
+
+
+def test_a_job_finds_the_last_stable_offsets_of_large_logs(
+    source: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kdump.spark.frames.LEAST_BYTES", 1)
+    transactions_in(tmp_path / "t-0", random.Random(37))
+    options = {"kafka.isolation.level": "read_committed", "failOnDataLoss": "false"}
+    found = read(source, tmp_path, **options)
+    plan = found._jdf.queryExecution().logical()  # type: ignore[operator]
+    assert '"t":{"0":' in plan.options().toString()
+    plain = load(source, tmp_path, **options)
+    assert sorted(row.offset for row in found.collect()) == sorted(row.offset for row in plain.collect()) != []

@@ -14,9 +14,10 @@ from kdump.convert.records.ordered_log import ordered_log
 from kdump.engine.protocol import Engine, task_sizes
 from kdump.errors import SourceError
 from kdump.log.damage import DamagedRange
-from kdump.log.header_pass import SliceHeaders, joined_headers, slice_headers
+from kdump.log.header_pass import joined_headers
 from kdump.log.isolation import replay_slice, transactions_of, transactions_of_slices
 from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition, whole_log
+from kdump.log.slice_tasks import LogOfSlices, answers_of_slices, headers_of
 from kdump.storage.partition import Partition, logs_of_partition
 
 _SMALL_BYTES: Final = 8 << 20
@@ -68,7 +69,7 @@ def rows_on(
 ) -> Iterator[tuple[Partition, WholeRows]]:
     """The topic-partitions with their rows in a table of KINDS, in order."""
     several = list(partitions)
-    headers = dict(_headers(engine, several, max_batch_bytes))
+    headers = dict(_headers(engine, several))
     without = {number for number, each in headers.items() if table == "transactions" and not each.transactional}
 
     def tasks() -> Iterator[_Task]:
@@ -96,38 +97,27 @@ def _joined(table: str, partition: Partition, headers: HeaderPass, found: Iterab
     return WholeRows(rows)
 
 
-def _headers(engine: Engine, partitions: list[Partition], max_batch_bytes: int) -> Iterator[tuple[int, HeaderPass]]:
+def _headers(engine: Engine, partitions: list[Partition]) -> Iterator[tuple[int, HeaderPass]]:
     """Of each topic-partition that is cut what its headers say: those that are large, and in order."""
     sizes = task_sizes(engine)
     most = _SMALL_BYTES if sizes is None else sizes.range_bytes
-
-    def tasks() -> Iterator[_Task]:
-        for number, each in enumerate(partitions):
-            if len(each.segments) > 1 and _size_of(each) > most:
-                yield from (_Task(number, "", part, max_batch_bytes) for part in whole_log(each).slices)
-
-    for number, results in groupby(engine.map(_run, tasks()), key=lambda pair: pair[0].number):
-        several = [result for _, result in results]
-        if not any(isinstance(result, SourceError) for result in several):
-            headers = joined_headers(zip(whole_log(partitions[number]).slices, several, strict=True))
-            if headers.is_ordered:
-                yield number, headers
+    large = (
+        LogOfSlices(number, whole_log(each).slices)
+        for number, each in enumerate(partitions)
+        if len(each.segments) > 1 and _size_of(each) > most
+    )
+    for number, answers in answers_of_slices(engine, headers_of, large):
+        several = [each for each in answers if not isinstance(each, SourceError)]
+        slices = whole_log(partitions[number]).slices
+        if len(several) == len(slices) and (headers := joined_headers(zip(slices, several, strict=True))).is_ordered:
+            yield number, headers
 
 
 def _run(task: _Task) -> Any:
     """What an engine runs."""
     if not isinstance(task.what, LogSlice):
         return _whole(task.table, task.what, task.max_batch_bytes)
-    if task.table:
-        return KINDS[task.table].of_slice(task.what, task.max_batch_bytes)
-    return _headers_of(task.what)
-
-
-def _headers_of(each: LogSlice) -> SliceHeaders | SourceError | None:
-    try:
-        return slice_headers(each)
-    except SourceError as error:
-        return error
+    return KINDS[task.table].of_slice(task.what, task.max_batch_bytes)
 
 
 def _whole(table: str, partition: Partition, max_batch_bytes: int) -> WholeRows:

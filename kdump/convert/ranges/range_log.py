@@ -58,6 +58,22 @@ def range_log(log: KnownLog, offsets: OffsetRange, max_batch_bytes: int = MAX_BA
         search.close()
 
 
+def slices_of_copy(log: KnownLog, offsets: OffsetRange) -> tuple[LogSlice, ...]:
+    """The slices of the only copy of a log with the offsets; none where its segments are not in order.
+
+    Raises SourceError.
+    """
+    search = SegmentSearch()
+    try:
+        how = ExtentOptions(offsets.stop >= log.end, log.grows, is_sparse=log.compacted)
+        parts = list(search.extents(log.copies[0].partition, *offsets, how))
+    finally:
+        search.close()
+    slices = tuple(each.slice for each in parts if not each.slice.is_empty)
+    begins = bool(slices) and (slices[0].start > 0 or base_offset_of(slices[0].log) <= offsets.start)
+    return slices if begins and all(each.in_order for each in parts) else ()
+
+
 def following_slices(log: KnownLog, offsets: OffsetRange, max_batch_bytes: int = MAX_BATCH_BYTES) -> Iterator[LogSlice]:
     """The slices after a range, in steps that become larger: most transactions end soon. Raises SourceError.
 

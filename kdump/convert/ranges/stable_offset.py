@@ -1,16 +1,22 @@
 """The last stable offset of a log, from the newest producer snapshot on, as a broker finds it when it starts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from functools import partial
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from kdump.broker.open_transaction_map import open_transactions_in
 from kdump.convert.ranges.known_log import KnownLog
-from kdump.convert.ranges.range_log import range_log
+from kdump.convert.ranges.range_log import range_log, slices_of_copy
+from kdump.engine.protocol import Engine
 from kdump.errors import SourceError
 from kdump.kernel.transactions import Transactions
-from kdump.log.isolation import read_transactions
+from kdump.log.header_pass import joined_headers
+from kdump.log.isolation import SliceReplay, read_transactions, replay_slice, replay_slices
+from kdump.log.log_slice import HeaderPass, LogSlice
 from kdump.log.ranges import OffsetRange
+from kdump.log.slice_tasks import LogOfSlices, SliceTask, answers_of_slices, headers_of
 from kdump.log.transactions import last_stable_offset
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
 from kdump.storage.walk import MAX_BATCH_BYTES
@@ -34,6 +40,105 @@ def stable_offset(log: KnownLog, max_batch_bytes: int = MAX_BATCH_BYTES) -> int:
         transactions = read_transactions(tail, max_batch_bytes, state.begun)
     found = last_stable_offset(transactions, "stop")
     return log.end if found is None else min(found, log.end)
+
+
+def large_logs(logs: Sequence[KnownLog], least_bytes: int) -> list[KnownLog]:
+    """Those of which `stable_offset` reads so many bytes or more, as no valid producer snapshot is there."""
+    sizes = (sum(one.log.size for copy in log.copies for one in copy.partition.segments) for log in logs)
+    pairs = zip(logs, sizes, strict=True)
+    return [log for log, size in pairs if size >= least_bytes and next(_states(log), None) is None]
+
+
+def stable_offsets(
+    logs: Sequence[KnownLog], engine: Engine, max_batch_bytes: int = MAX_BATCH_BYTES
+) -> Iterator[tuple[KnownLog, int]]:
+    """The logs, in order, with the `stable_offset` of each, found by the tasks of an engine. Raises SourceError.
+
+    Each segment of a log that has one copy, no valid producer snapshot, and its batches in order is read by a task of
+    its own.
+    """
+    slices = {number: found for number, log in enumerate(logs) if (found := _slices_of(log))}
+    headers = dict(_headers(engine, logs, slices))
+    without = {number for number, each in headers.items() if not each.transactional}
+
+    def tasks() -> Iterator[SliceTask | _StableOffsetTask]:
+        for number, log in enumerate(logs):
+            if number not in headers:
+                yield _StableOffsetTask(number, log)
+            elif number not in without:
+                yield from (SliceTask(number, part) for part in slices[number])
+
+    run = partial(_answer, max_batch_bytes)
+    results = groupby(engine.map(run, tasks()), key=lambda pair: pair[0].number)
+    for number, log in enumerate(logs):
+        if number in without:
+            yield log, log.end
+            continue
+        answers: Iterator[Any] = (answer for _, answer in next(results)[1])
+        if number not in headers:
+            yield log, _raised(next(answers))
+            continue
+        transactions = Transactions(anchored=True)
+        for _ in replay_slices(slices[number], answers, transactions, holes=False):
+            pass
+        transactions.seal()
+        stable = last_stable_offset(transactions, "stop")
+        yield log, log.end if stable is None else min(stable, log.end)
+
+
+class _StableOffsetTask(NamedTuple):
+    """A log that one task reads."""
+
+    number: int
+    log: KnownLog
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of logs that the task reads."""
+        return sum(one.log.size for copy in self.log.copies for one in copy.partition.segments)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths that the task reads."""
+        return tuple(copy.partition.path for copy in self.log.copies)
+
+
+def _answer(max_batch_bytes: int, task: SliceTask | _StableOffsetTask) -> SliceReplay | int | SourceError:
+    if isinstance(task, SliceTask):
+        return replay_slice(task.slice, max_batch_bytes)
+    try:
+        return stable_offset(task.log, max_batch_bytes)
+    except SourceError as error:
+        return error
+
+
+def _raised(answer: int | SourceError) -> int:
+    if isinstance(answer, SourceError):
+        raise answer
+    return answer
+
+
+def _slices_of(log: KnownLog) -> tuple[LogSlice, ...]:
+    """The slices of a log that tasks of their own can read; none of another log."""
+    if log.common is not None or not log.is_cut or len(log.copies[0].partition.segments) < 2:
+        return ()
+    return () if next(_states(log), None) is not None else slices_of_copy(log, OffsetRange(log.start, log.end))
+
+
+def _headers(
+    engine: Engine, logs: Sequence[KnownLog], slices: Mapping[int, tuple[LogSlice, ...]]
+) -> Iterator[tuple[int, HeaderPass]]:
+    """Of each log whose slices are in order, so that no marker is missing between them, what the headers say."""
+    several = (LogOfSlices(number, parts) for number, parts in slices.items())
+    for number, answers in answers_of_slices(engine, headers_of, several):
+        log, parts = logs[number], slices[number]
+        found = [each for each in answers if not isinstance(each, SourceError)]
+        if len(found) < len(parts):
+            continue
+        headers = joined_headers(zip(parts, found, strict=True))
+        is_whole = headers.has_all(log.start, log.end) and not headers.compacted
+        if headers.is_ordered and (log.compacted or is_whole):
+            yield number, headers
 
 
 class _ProducerState(NamedTuple):
