@@ -33,6 +33,11 @@ class RecordHasher:
     count: int
     at: int
     """The number of the next row that is to be looked at."""
+    ends: memoryview
+    """int64 pairs: the last call came `ended` times to the end of a batch, after so many rows, at this offset."""
+    ended: int
+    batches: int
+    """How many batches the last call of `hash_batches` hashed."""
 
     def __init__(
         self,
@@ -45,11 +50,11 @@ class RecordHasher:
         capacity: int = 8192,
         implementation: str = ...,
     ) -> None: ...
-    def hash_batches(self, batches: Buffer, at: int, outcome: int) -> tuple[int, int]:
-        """Hash whole uncompressed batches of magic 2 from byte `at` on.
+    def hash_batches(self, batches: Buffer, at: int, outcome: int, most: int = -1) -> tuple[int, int]:
+        """Hash whole uncompressed batches of magic 2 from byte `at` on: all that are not data of a transaction.
 
-        Stops before any other bytes, and before a batch with more records than there is room for. Returns (the byte
-        after them, status of kdump.kernel.records).
+        With `most` so many, whatever they are. Stops before any other bytes, and before a batch with more records than
+        there is room for. Returns (the byte after them, status of kdump.kernel.records).
         """
 
     def hash_records(self, header: Buffer, payload: Buffer, at: int, left: int, outcome: int) -> tuple[int, int, int]:

@@ -106,7 +106,8 @@ def siphash(data, bytes key):
 @cython.final
 cdef class RecordHasher:
     cdef public object rows
-    cdef readonly int64_t count
+    cdef public object ends
+    cdef readonly int64_t count, ended, batches
     cdef public int64_t at
     cdef KdSip _begin
     cdef KdSip _batches[MOST_JOBS]
@@ -117,7 +118,8 @@ cdef class RecordHasher:
     cdef int64_t _first, _stop, _capacity
     cdef bint _keys, _contents
     cdef int64_t *_cells
-    cdef Py_buffer _view
+    cdef int64_t *_end_cells
+    cdef Py_buffer _view, _end_view
 
     def __cinit__(self, bytes key, int64_t first, int64_t stop, *, bint keys=True, bint contents=True,
                   int64_t capacity=8192, str implementation=SIPHASH_IMPLS[-1]):
@@ -138,11 +140,22 @@ cdef class RecordHasher:
         PyObject_GetBuffer(buffer, &self._view, PyBUF_SIMPLE)
         self._cells = <int64_t *> self._view.buf
         self.rows = memoryview(buffer).cast("q")
-        self.count = self.at = 0
+        buffer = bytearray(capacity * 16)
+        PyObject_GetBuffer(buffer, &self._end_view, PyBUF_SIMPLE)
+        self._end_cells = <int64_t *> self._end_view.buf
+        self.ends = memoryview(buffer).cast("q")
+        self.count = self.at = self.ended = self.batches = 0
 
     def __dealloc__(self):
         if self._cells != NULL:
             PyBuffer_Release(&self._view)
+        if self._end_cells != NULL:
+            PyBuffer_Release(&self._end_view)
+
+    cdef void _end_batch(self, int64_t end) noexcept nogil:
+        self._end_cells[2 * self.ended] = self.count
+        self._end_cells[2 * self.ended + 1] = end
+        self.ended += 1
 
     cdef void _flush(self) noexcept nogil:
         """Compute the hashes of the rows that were added."""
@@ -215,20 +228,22 @@ cdef class RecordHasher:
                 kd_sip_set(job, state, f.key, stop - f.key, 56, row + H_HIGH)
         return p
 
-    def hash_batches(self, batches, int64_t at, int outcome):
+    def hash_batches(self, batches, int64_t at, int outcome, int64_t most=-1):
         cdef Py_buffer view
         cdef const uint8_t *head
         cdef int64_t left, total, size
         cdef int status = 0
-        self.count = self.at = 0
+        self.count = self.at = self.ended = self.batches = 0
         PyObject_GetBuffer(batches, &view, PyBUF_SIMPLE)
         try:
             if at < 0 or at > view.len:
                 raise ValueError("at")
-            while view.len - at >= HEADER:
+            while view.len - at >= HEADER and self.batches != most and self.ended < self._capacity:
                 head = <const uint8_t *> view.buf + at
                 total = whole_batch(head, view.len - at, view.len)
                 if total == 0 or head[MAGIC_AT] != 2 or attributes_of(head) & CODEC_MASK:
+                    break
+                if most < 0 and attributes_of(head) & (TRANSACTIONAL_FLAG | CONTROL_FLAG) == TRANSACTIONAL_FLAG:
                     break
                 left = be32(head + RECORDS_COUNT_AT)
                 size = total - HEADER
@@ -238,6 +253,8 @@ cdef class RecordHasher:
                 if status:
                     break
                 at += total
+                self.batches += 1
+                self._end_batch(<int64_t> (<uint64_t> last_offset_of(head) + 1))
             self._flush()
         finally:
             PyBuffer_Release(&view)
@@ -248,7 +265,7 @@ cdef class RecordHasher:
         cdef const uint8_t *start
         cdef const uint8_t *p
         cdef int status = 0
-        self.count = self.at = 0
+        self.count = self.at = self.ended = 0
         PyObject_GetBuffer(header, &head, PyBUF_SIMPLE)
         try:
             PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
@@ -273,7 +290,7 @@ cdef class RecordHasher:
                 raise ValueError("not whole rows, or too many")
             memcpy(self._cells, view.buf, view.len)
             self.count = view.len // (HASH_WIDTH * 8)
-            self.at = 0
+            self.at = self.ended = 0
         finally:
             PyBuffer_Release(&view)
 

@@ -5,8 +5,9 @@ lookup tables, 2011; Eppstein and others: What's the difference?, 2011). All num
 that the order and the cutting of the records do not matter.
 
 A cut has CUT_BYTES: offset, how many records are below it, and the sum of their hashes, the lower half first. A cell
-has CELL_BYTES: the sums of offsets, of hashes and of keys (64 bits each), the number of entries, and a sum of checksums
-(32 bits each). An entry is in one cell of each of HASH_TABLES tables of one size, a power of two. All is little-endian.
+has CELL_BYTES, four sums of 64 bits: of offsets, of hashes, of keys, and of marks. A mark is 1 and, from bit 16 on, a
+checksum, so that the lowest bits have the number of entries. An entry is in one cell of each of HASH_TABLES tables of
+one size, a power of two. All is little-endian.
 
 The key of an entry is NO_KEY_ID, KEY_ID or CONTROL_ID; that of a last record is the first 64 bits of the hash of its
 key, with the lowest bit set.
@@ -22,26 +23,33 @@ OUTCOME_HASHES: tuple[int, int, int, int]
 CUT_BYTES: int
 CELL_BYTES: int
 HASH_TABLES: int
+KEY_PARTS: int
 
 class RecordSketch:
-    """Adds records between the first and the last of `cuts`, int64 offsets that rise.
+    """Adds records from `start` on, whatever the end: what it keeps grows coarser with it.
 
-    There are tables of `1 << bits` cells for each block of `1 << block_bits` offsets, from that of the first cut on.
+    `borders`: int64 offsets that rise and become cuts; so do the newest ends of batches, and the multiples of the
+    lowest power of two of which there are not more than a few hundred. There are tables of `1 << bits` cells for each
+    of at most `blocks` blocks of offsets. With borders or ends, records come in the order of their offsets.
     """
 
-    records: int
     keyed: int
     unkeyed: int
+    undecided: int
+    """How many of those with a key are of transactions that damage hides the end of."""
 
-    def __init__(self, cuts: Buffer, block_bits: int, bits: int) -> None: ...
-    def add(self, rows: Buffer, at: int, count: int) -> None:
-        """Add rows of kdump.kernel.record_hashes.HASH_COLUMNS, from number `at` on up to number `count`."""
+    def __init__(self, start: int, borders: Buffer, *, blocks: int, bits: int) -> None: ...
+    def add(self, rows: Buffer, count: int, ends: Buffer, ended: int) -> None:
+        """Add so many rows of kdump.kernel.record_hashes.HASH_COLUMNS, and ends of batches as RecordHasher has them."""
 
-    def cuts(self) -> bytes:
-        """The cuts."""
+    def end(self, offset: int) -> None:
+        """A batch ends at this offset."""
 
-    def cells(self) -> bytes:
-        """The cells of all tables of all blocks."""
+    def cuts(self, stop: int) -> bytes:
+        """The cuts up to `stop`, which is after all records."""
+
+    def cells(self, stop: int) -> tuple[int, bytes]:
+        """Of how many bits the offsets of a block are, and the cells of all tables of all blocks up to `stop`."""
 
 def added(one: Buffer, other: Buffer) -> bytes:
     """Return the cells of the tables that have what both have. Raises ValueError for other sizes."""
@@ -63,20 +71,21 @@ def records_between(cuts: Buffer, start: int, stop: int) -> int:
     """Return how many records there are between the first and the last cut in [start, stop]."""
 
 class LastRecords:
-    """The last committed record of keys of one copy.
+    """The last committed record of keys of one copy, by the first half of their hash.
 
     Has room for `most` keys, whose hash begins with the `bits` bits of `prefix`. Raises MemoryError.
     """
 
     bits: int
     prefix: int
-    undecided: int
-    """How many records were seen of which it is not known whether they were committed."""
 
     def __init__(self, most: int, bits: int = 0, prefix: int = 0) -> None: ...
     def __len__(self) -> int: ...
     def fill(self, rows: Buffer, at: int, count: int) -> int:
         """Note rows, from number `at` on up to number `count`; returns the number of the first without room."""
+
+    def fill_part(self, part: Buffer, at: int) -> int:
+        """Note what KeyParts gave, from number `at` on; returns the number of the first without room."""
 
     def split(self) -> tuple[int, int]:
         """Drop half of the keys. Returns bits and prefix of that half."""
@@ -92,3 +101,27 @@ class LastRecords:
 
         The lowest bit is not set where the last record here is no tombstone.
         """
+
+class KeyParts:
+    """Sorts committed records with a key into KEY_PARTS parts by the first bits of the hash of their key."""
+
+    def add(self, rows: Buffer, at: int, count: int) -> tuple[int, int]:
+        """Add rows, from number `at` on up to number `count`. Returns (the number of the first that was not added, -1).
+
+        Where a part is full, its number in place of -1: `take` it first.
+        """
+
+    def add_last(self, last: LastRecords, at: int) -> tuple[int, int]:
+        """The same with what `last` has."""
+
+    def take(self, part: int) -> bytes:
+        """What a part has, which is then empty."""
+
+def facts_of(rows: Buffer, count: int, end_offset: int) -> tuple[int, int, bool, int, list[tuple[int, int, int, int]]]:
+    """What so many rows of a scan (kdump.kernel.scan.BATCH_COLUMNS) of batches say that come after `end_offset`.
+
+    Returns (the first offset, the one after the last, whether the offsets of each batch rise above those before, the
+    offset after the last batch that a log cleaner went over or -1, the runs of leader epochs: epoch, first and last
+    offset, number of batches). The header of a wrapper message has its last offset alone: the first one is above that
+    of the batch before.
+    """

@@ -4,12 +4,15 @@
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, qsort
 from libc.string cimport memcpy, memmove, memset
 
 from kdump.kernel.key_table cimport (
-    KeyTable, add_row, clear, first_slot, index_rows, prefetch_slot, release, set_up,
+    KeyTable, add_row, clear, find_row, index_rows, prefetch_row, prefetch_slot, release, set_up,
+)
+from kdump.kernel.layout cimport (
+    ATTRIBUTES, BASE_OFFSET, BATCH_WIDTH, COUNT, DELETE_HORIZON_FLAG, EPOCH, LAST_OFFSET, NO_VALUE,
 )
 from kdump.kernel.transactions cimport D_COMMITTED, D_UNDECIDED
 
@@ -30,26 +33,35 @@ cdef enum:
     OUTCOME_SHIFT = 4
     TABLES = 3
     MOST_BITS = 16
-    MOST_CUTS = 1 << 16
-    MOST_BLOCKS = 64
+    MOST_BORDERS = 1 << 16
+    GRID = 512            # intervals of cuts
+    NEWEST = 384          # batch ends that become cuts
+    LARGEST_SHIFT = 62    # of all offsets
     # A row of a key
-    L_HIGH = 0
-    L_LOW
-    L_VALUE        # 2 * offset + tombstone, -1: none
+    L_KEY = 0
+    L_VALUE        # 2 * offset + tombstone
     L_HASH_HIGH
     L_HASH_LOW
     LAST_WIDTH
     MOST_PREFIX = 48
     AHEAD = 8             # so many rows earlier the slot of a key is fetched
+    PART_BITS = 6
+    PARTS = 1 << PART_BITS
+    PART_ROWS = 2048
 assert record_hashes.HASH_COLUMNS[:6] == ("offset", "key_high", "key_low", "high", "low", "flags")
 assert len(record_hashes.HASH_COLUMNS) == HASH_WIDTH and record_hashes.OUTCOME == OUTCOME_SHIFT
 NO_KEY_ID, KEY_ID, CONTROL_ID = 0, 1, 2
-CUT_BYTES, CELL_BYTES, HASH_TABLES = 32, 32, TABLES
+CUT_BYTES, CELL_BYTES, HASH_TABLES, KEY_PARTS = 32, 32, TABLES, PARTS
 # Added to the hash of a record, by what became of its transaction: committed, aborted, undecided, open.
 OUTCOME_HASHES = (0, 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0x8CB92BA72F3D8DD7)
 cdef uint64_t[4] OUTCOME_MARKS
 for _number, _mark in enumerate(OUTCOME_HASHES):
     OUTCOME_MARKS[_number] = _mark
+
+cdef struct Sum:
+    int64_t count
+    uint64_t low
+    uint64_t high
 
 cdef struct Cut:
     int64_t offset
@@ -57,12 +69,25 @@ cdef struct Cut:
     uint64_t low
     uint64_t high
 
-cdef struct Cell:
-    uint64_t offset    # sums
-    uint64_t hashes
-    uint64_t keys
-    int32_t count
-    uint32_t check
+# A cell is four sums of 64 bits, which are added at once.
+cdef extern from *:
+    """
+    typedef struct { uint64_t offset, hashes, keys, marks; } KdCell;
+    #if defined(__GNUC__) || defined(__clang__)
+    typedef uint64_t KdFour __attribute__((vector_size(32), aligned(8), may_alias));
+    static inline void kd_add_cell(KdCell *to, const KdCell *cell) { *(KdFour *)to += *(const KdFour *)cell; }
+    #else
+    static inline void kd_add_cell(KdCell *to, const KdCell *cell) {
+        to->offset += cell->offset; to->hashes += cell->hashes; to->keys += cell->keys; to->marks += cell->marks;
+    }
+    #endif
+    """
+    ctypedef struct Cell "KdCell":
+        uint64_t offset    # sums
+        uint64_t hashes
+        uint64_t keys
+        uint64_t marks     # the number of entries in the lowest 16 bits, a sum of checksums above
+    void add_cell "kd_add_cell"(Cell *to, const Cell *cell) noexcept nogil
 
 
 cdef inline uint64_t mixed(uint64_t x) noexcept nogil:
@@ -73,11 +98,13 @@ cdef inline uint64_t mixed(uint64_t x) noexcept nogil:
 
 
 cdef inline uint64_t spread_of(uint64_t offset, uint64_t hashed) noexcept nogil:
-    return mixed(hashed ^ mixed(offset + <uint64_t> 0x9E3779B97F4A7C15U))
+    """Where an entry belongs: 21 bits for each table."""
+    return mixed(hashed + offset * <uint64_t> 0x9E3779B97F4A7C15U)
 
 
-cdef inline uint32_t check_of(uint64_t spread, uint64_t key) noexcept nogil:
-    return <uint32_t> (mixed(spread + mixed(key + <uint64_t> 0xD1B54A32D192ED03U)) >> 32)
+cdef inline uint64_t mark_of(uint64_t spread, uint64_t key) noexcept nogil:
+    """One entry, and its checksum."""
+    return mixed(spread + (key + 1) * <uint64_t> 0xD1B54A32D192ED03U) << 16 | 1
 
 
 cdef inline uint64_t index_in(uint64_t spread, int table, int bits) noexcept nogil:
@@ -89,135 +116,244 @@ cdef inline uint64_t index_in(uint64_t spread, int table, int bits) noexcept nog
 
 
 cdef inline void count_entry(Cell *tables, int bits, uint64_t offset, uint64_t hashed, uint64_t key,
-                             int sign) noexcept nogil:
+                             bint away) noexcept nogil:
     cdef uint64_t spread = spread_of(offset, hashed)
-    cdef uint32_t check = check_of(spread, key)
+    cdef Cell entry
     cdef int table
-    cdef Cell *cell
+    entry.offset = offset
+    entry.hashes = hashed
+    entry.keys = key
+    entry.marks = mark_of(spread, key)
+    if away:
+        entry.offset = 0 - offset
+        entry.hashes = 0 - hashed
+        entry.keys = 0 - key
+        entry.marks = 0 - entry.marks
     for table in range(TABLES):
-        cell = tables + (<uint64_t> table << bits) + index_in(spread, table, bits)
-        cell.count = <int32_t> (<uint32_t> cell.count + <uint32_t> sign)
-        if sign > 0:
-            cell.offset += offset
-            cell.hashes += hashed
-            cell.keys += key
-            cell.check += check
-        else:
-            cell.offset -= offset
-            cell.hashes -= hashed
-            cell.keys -= key
-            cell.check -= check
+        add_cell(tables + (<uint64_t> table << bits) + index_in(spread, table, bits), &entry)
+
+
+cdef int64_t shift_for(int64_t start, int64_t stop, int64_t most, int64_t shift) noexcept nogil:
+    """The lowest shift, `shift` or more, that leaves at most `most` numbers of the offsets in [start, stop)."""
+    while ((stop - 1) >> shift) - (start >> shift) >= most:
+        shift += 1
+    return shift
+
+
+cdef inline void add_sum(Sum *to, const Sum *other) noexcept nogil:
+    to.count += other.count
+    to.low += other.low
+    to.high += other.high + (to.low < other.low)
+
+
+cdef void set_cut(Cut *cut, int64_t offset, const Sum *total) noexcept nogil:
+    cut.offset = offset
+    cut.count = total.count
+    cut.low = total.low
+    cut.high = total.high
+
+
+cdef int compare_cuts(const void *a, const void *b) noexcept nogil:
+    cdef int64_t one = (<const Cut *> a).offset, other = (<const Cut *> b).offset
+    return -1 if one < other else 1 if one > other else 0
 
 
 @cython.final
 cdef class RecordSketch:
-    cdef Cut *_cuts            # sums of the records between a cut and the one before
+    cdef Sum _total
+    cdef Sum _grid[GRID]               # of the offsets that have one number after the shift
+    cdef Sum *_at_borders              # of all records below
+    cdef int64_t *_borders
+    cdef Sum _at_ends[NEWEST]
+    cdef int64_t _ends[NEWEST]
     cdef Cell *_cells
-    cdef int64_t _count, _at, _first_block, _blocks, _start, _stop
-    cdef int _bits, _block_bits
-    cdef readonly int64_t keyed, unkeyed, records
+    cdef int64_t _border_count, _border_at, _end_count, _start, _shift, _limit, _block_shift, _blocks
+    cdef int _bits
+    cdef readonly int64_t keyed, unkeyed, undecided
 
-    def __cinit__(self, cuts, int block_bits, int bits):
+    def __cinit__(self, int64_t start, borders, *, int64_t blocks, int bits):
         cdef Py_buffer view
         cdef int64_t i
-        PyObject_GetBuffer(cuts, &view, PyBUF_SIMPLE)
+        if not (start >= 0 and 1 <= blocks <= 64 and 0 <= bits <= MOST_BITS):
+            raise ValueError("start, blocks or bits")
+        PyObject_GetBuffer(borders, &view, PyBUF_SIMPLE)
         try:
-            self._count = view.len // 8
-            if not (2 <= self._count <= MOST_CUTS and 0 <= block_bits < 63 and 0 <= bits <= MOST_BITS):
-                raise ValueError("cuts")
-            self._cuts = <Cut *> calloc(self._count, sizeof(Cut))
-            if self._cuts == NULL:
+            self._border_count = view.len // 8
+            if self._border_count > MOST_BORDERS:
+                raise ValueError("borders")
+            self._borders = <int64_t *> malloc(view.len + 8)
+            self._at_borders = <Sum *> calloc(self._border_count + 1, sizeof(Sum))
+            self._cells = <Cell *> calloc((blocks * TABLES) << bits, sizeof(Cell))
+            if self._borders == NULL or self._at_borders == NULL or self._cells == NULL:
                 raise MemoryError
-            for i in range(self._count):
-                memcpy(&self._cuts[i].offset, <const char *> view.buf + 8 * i, 8)
-                if self._cuts[i].offset < 0 or (i and self._cuts[i].offset <= self._cuts[i - 1].offset):
-                    raise ValueError("cuts have to rise")
+            memcpy(self._borders, view.buf, view.len)
+            for i in range(1, self._border_count):
+                if self._borders[i] <= self._borders[i - 1]:
+                    raise ValueError("borders have to rise")
         finally:
             PyBuffer_Release(&view)
-        self._start = self._cuts[0].offset
-        self._stop = self._cuts[self._count - 1].offset
-        self._first_block = self._start >> block_bits
-        self._blocks = ((self._stop - 1) >> block_bits) - self._first_block + 1
-        if self._blocks > MOST_BLOCKS:
-            raise ValueError("block_bits")
+        self._start = start
+        self._blocks = blocks
         self._bits = bits
-        self._block_bits = block_bits
-        self._cells = <Cell *> calloc((self._blocks * TABLES) << bits, sizeof(Cell))
-        if self._cells == NULL:
-            raise MemoryError
-        self._at = 1
+        self._block_shift = 0 if blocks > 1 else LARGEST_SHIFT
+        self._set_limit()
 
     def __dealloc__(self):
-        free(self._cuts)
+        free(self._borders)
+        free(self._at_borders)
         free(self._cells)
 
-    cdef void _add(self, int64_t offset, uint64_t high, uint64_t low, uint64_t key, int64_t outcome) noexcept nogil:
-        cdef int64_t a, b, block, middle
-        cdef Cut *cut
-        if offset < self._start or offset >= self._stop:
-            return
-        if offset >= self._cuts[self._at].offset or offset < self._cuts[self._at - 1].offset:
-            a = 1
-            b = self._count - 1
-            if offset >= self._cuts[self._at].offset and offset < self._cuts[min(self._at + 1, b)].offset:
-                a = b = self._at + 1
-            while a < b:
-                middle = (a + b) >> 1
-                if offset < self._cuts[middle].offset:
-                    b = middle
-                else:
-                    a = middle + 1
-            self._at = a
-        cut = self._cuts + self._at
-        cut.count += 1
-        cut.low += low
-        cut.high += high + (cut.low < low)
-        self.records += 1
-        block = (offset >> self._block_bits) - self._first_block
-        count_entry(self._cells + (block * TABLES << self._bits), self._bits, <uint64_t> offset,
-                    high + OUTCOME_MARKS[outcome & 3], key, 1)
+    cdef void _set_limit(self) noexcept nogil:
+        """Set the offset from which on larger intervals or blocks are needed."""
+        cdef int64_t grid = (self._start >> self._shift) + GRID
+        cdef int64_t blocks = (self._start >> self._block_shift) + self._blocks
+        self._limit = (<int64_t> 1 << 62)
+        if grid <= self._limit >> self._shift:
+            self._limit = grid << self._shift
+        if blocks <= self._limit >> self._block_shift:
+            self._limit = blocks << self._block_shift
 
-    def add(self, rows, int64_t at, int64_t count):
-        cdef Py_buffer view
+    cdef void _widen(self, int64_t stop) noexcept nogil:
+        """Make intervals and blocks so large that they are few enough up to `stop`."""
+        cdef int64_t shift = shift_for(self._start, stop, GRID, self._shift), i, to, first
+        cdef int64_t blocks = shift_for(self._start, stop, self._blocks, self._block_shift)
+        cdef int64_t size = TABLES << self._bits, j
+        cdef Cell *out
+        cdef Cell *cell
+        if shift > self._shift:
+            first = self._start >> self._shift
+            for i in range(GRID):
+                to = ((first + i) >> (shift - self._shift)) - (self._start >> shift)
+                if to != i:
+                    add_sum(self._grid + to, self._grid + i)
+                    memset(self._grid + i, 0, sizeof(Sum))
+            self._shift = shift
+        if blocks > self._block_shift:
+            first = self._start >> self._block_shift
+            for i in range(self._blocks):
+                to = ((first + i) >> (blocks - self._block_shift)) - (self._start >> blocks)
+                if to != i:
+                    out = self._cells + to * size
+                    cell = self._cells + i * size
+                    for j in range(size):
+                        add_cell(out + j, cell + j)
+                    memset(cell, 0, size * sizeof(Cell))
+            self._block_shift = blocks
+        self._set_limit()
+
+    cdef inline void _add(self, int64_t offset, uint64_t high, uint64_t low, uint64_t key,
+                          uint64_t hashed) noexcept nogil:
+        cdef Sum one
+        if offset < self._start or offset >= <int64_t> 1 << 62:
+            return
+        if offset >= self._limit:
+            self._widen(offset + 1)
+        while self._border_at < self._border_count and self._borders[self._border_at] <= offset:
+            self._at_borders[self._border_at] = self._total
+            self._border_at += 1
+        one.count = 1
+        one.low = low
+        one.high = high
+        add_sum(&self._total, &one)
+        add_sum(self._grid + ((offset >> self._shift) - (self._start >> self._shift)), &one)
+        count_entry(self._cells + (((offset >> self._block_shift) - (self._start >> self._block_shift)) * TABLES
+                                   << self._bits), self._bits, <uint64_t> offset, hashed, key, False)
+
+    def add(self, rows, int64_t count, ends, int64_t ended):
+        cdef Py_buffer view, other
         cdef const int64_t *row
-        cdef int64_t i
+        cdef const int64_t *end
+        cdef int64_t i, next_end = 0
         cdef uint64_t key
         PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
         try:
-            if at < 0 or count > view.len // (HASH_WIDTH * 8):
-                raise ValueError("count")
-            row = <const int64_t *> view.buf + at * HASH_WIDTH
-            for i in range(at, count):
-                if row[H_FLAGS] & CONTROL_BIT:
-                    key = 2
-                elif row[H_FLAGS] & NO_KEY_BIT:
-                    key = 0
-                    self.unkeyed += 1
-                else:
-                    key = 1
-                    self.keyed += 1
-                self._add(row[H_OFFSET], <uint64_t> row[H_HIGH], <uint64_t> row[H_LOW], key,
-                          row[H_FLAGS] >> OUTCOME_SHIFT)
-                row += HASH_WIDTH
+            PyObject_GetBuffer(ends, &other, PyBUF_SIMPLE)
+            try:
+                if not (0 <= count <= view.len // (HASH_WIDTH * 8) and 0 <= ended <= other.len // 16):
+                    raise ValueError("count")
+                row = <const int64_t *> view.buf
+                end = <const int64_t *> other.buf
+                for i in range(count):
+                    while next_end < ended and end[2 * next_end] <= i:
+                        self._end(end[2 * next_end + 1])
+                        next_end += 1
+                    if row[H_FLAGS] & CONTROL_BIT:
+                        key = 2
+                    elif row[H_FLAGS] & NO_KEY_BIT:
+                        key = 0
+                        self.unkeyed += 1
+                    else:
+                        key = 1
+                        self.keyed += 1
+                        self.undecided += row[H_FLAGS] >> OUTCOME_SHIFT == D_UNDECIDED
+                    self._add(row[H_OFFSET], <uint64_t> row[H_HIGH], <uint64_t> row[H_LOW], key,
+                              <uint64_t> row[H_HIGH] + OUTCOME_MARKS[row[H_FLAGS] >> OUTCOME_SHIFT & 3])
+                    row += HASH_WIDTH
+                while next_end < ended:
+                    self._end(end[2 * next_end + 1])
+                    next_end += 1
+            finally:
+                PyBuffer_Release(&other)
         finally:
             PyBuffer_Release(&view)
 
-    def cuts(self):
-        cdef int64_t i
-        cdef bytes found = bytes(self._count * sizeof(Cut))
-        cdef Cut *out = <Cut *> <char *> found
-        cdef Cut total
-        memset(&total, 0, sizeof(Cut))
-        for i in range(self._count):
-            total.offset = self._cuts[i].offset
-            total.count += self._cuts[i].count
-            total.low += self._cuts[i].low
-            total.high += self._cuts[i].high + (total.low < self._cuts[i].low)
-            out[i] = total
-        return found
+    cdef inline void _end(self, int64_t offset) noexcept nogil:
+        cdef int64_t at = self._end_count % NEWEST
+        self._ends[at] = offset
+        self._at_ends[at] = self._total
+        self._end_count += 1
 
-    def cells(self):
-        return (<char *> self._cells)[:((self._blocks * TABLES) << self._bits) * sizeof(Cell)]
+    def end(self, int64_t offset):
+        self._end(offset)
+
+    def cuts(self, int64_t stop):
+        cdef int64_t i, shift, count = 0, kept = 0
+        cdef Sum total
+        cdef Cut *found
+        if stop <= self._start or stop > <int64_t> 1 << 62:
+            raise ValueError("stop")
+        self._widen(stop)
+        found = <Cut *> calloc(GRID + 2 + self._border_count + NEWEST, sizeof(Cut))
+        if found == NULL:
+            raise MemoryError
+        try:
+            shift = self._shift
+            memset(&total, 0, sizeof(Sum))
+            set_cut(found, self._start, &total)
+            count = 1
+            for i in range(GRID):
+                add_sum(&total, self._grid + i)
+                if ((self._start >> shift) + i + 1) << shift >= stop:
+                    break
+                set_cut(found + count, ((self._start >> shift) + i + 1) << shift, &total)
+                count += 1
+            set_cut(found + count, stop, &self._total)
+            count += 1
+            for i in range(self._border_count):
+                if self._start < self._borders[i] < stop:
+                    set_cut(found + count, self._borders[i],
+                            self._at_borders + i if i < self._border_at else &self._total)
+                    count += 1
+            for i in range(min(self._end_count, <int64_t> NEWEST)):
+                if self._start < self._ends[i] < stop:
+                    set_cut(found + count, self._ends[i], self._at_ends + i)
+                    count += 1
+            qsort(found, count, sizeof(Cut), compare_cuts)
+            for i in range(count):
+                if kept == 0 or found[i].offset != found[kept - 1].offset:
+                    found[kept] = found[i]
+                    kept += 1
+            return (<const char *> found)[:kept * sizeof(Cut)]
+        finally:
+            free(found)
+
+    def cells(self, int64_t stop):
+        cdef int64_t blocks
+        if stop <= self._start or stop > <int64_t> 1 << 62:
+            raise ValueError("stop")
+        self._widen(stop)
+        blocks = ((stop - 1) >> self._block_shift) - (self._start >> self._block_shift) + 1
+        return self._block_shift, (<const char *> self._cells)[:((blocks * TABLES) << self._bits) * sizeof(Cell)]
 
 
 def added(one, other):
@@ -244,14 +380,6 @@ def added(one, other):
     return found
 
 
-cdef inline void add_cell(Cell *out, const Cell *cell) noexcept nogil:
-    out.offset += cell.offset
-    out.hashes += cell.hashes
-    out.keys += cell.keys
-    out.count = <int32_t> (<uint32_t> out.count + <uint32_t> cell.count)
-    out.check += cell.check
-
-
 def halved(cells):
     cdef Py_buffer view
     cdef int64_t i, count, table
@@ -276,42 +404,39 @@ def halved(cells):
 
 
 cdef inline bint is_zero(const Cell *cell) noexcept nogil:
-    return cell.count == 0 and cell.check == 0 and cell.offset == 0 and cell.hashes == 0 and cell.keys == 0
+    return cell.marks == 0 and cell.offset == 0 and cell.hashes == 0 and cell.keys == 0
 
 
-cdef inline bint is_single(const Cell *tables, int64_t index, int bits, int64_t low, int64_t high,
-                           uint64_t *entry) noexcept nogil:
-    """Whether a cell has one entry of one copy alone: its checksum, its place and its offset are right."""
+cdef inline int single_in(const Cell *tables, int64_t index, int bits, int64_t low, int64_t high,
+                          uint64_t *entry) noexcept nogil:
+    """Which copy a cell has one entry of alone, 1 or -1: its checksum, its place and its offset are right. Else 0."""
     cdef const Cell *cell = tables + index
-    cdef uint64_t offset, hashed, key, spread
-    if cell.count != 1 and cell.count != -1:
-        return False
-    if cell.count == 1:
-        offset = cell.offset
-        hashed = cell.hashes
-        key = cell.keys
-    else:
-        offset = 0 - cell.offset
-        hashed = 0 - cell.hashes
-        key = 0 - cell.keys
-    if offset < <uint64_t> low or offset >= <uint64_t> high:
-        return False
+    cdef uint64_t offset = cell.offset, hashed = cell.hashes, key = cell.keys, marks = cell.marks, spread
+    cdef int found = 1
+    if marks & 0xffff == 0xffff:
+        offset = 0 - offset
+        hashed = 0 - hashed
+        key = 0 - key
+        marks = 0 - marks
+        found = -1
+    if marks & 0xffff != 1 or offset < <uint64_t> low or offset >= <uint64_t> high:
+        return 0
     spread = spread_of(offset, hashed)
-    if check_of(spread, key) != (cell.check if cell.count == 1 else <uint32_t> (0 - cell.check)):
-        return False
+    if mark_of(spread, key) != marks:
+        return 0
     if <int64_t> index_in(spread, <int> (index >> bits), bits) != index & ((<int64_t> 1 << bits) - 1):
-        return False
+        return 0
     entry[0] = offset
     entry[1] = hashed
     entry[2] = key
-    return True
+    return found
 
 
 def decode(one, other, int64_t low, int64_t high):
     cdef Py_buffer a, b
     cdef int64_t count, i, index, waiting = 0, steps = 0
     cdef int64_t *queue = NULL
-    cdef int bits = 0, table, side
+    cdef int bits = 0, table, side, single
     cdef Cell *tables = NULL
     cdef const Cell *theirs
     cdef uint64_t entry[3]
@@ -339,8 +464,7 @@ def decode(one, other, int64_t low, int64_t high):
                 tables[i].offset -= theirs[i].offset
                 tables[i].hashes -= theirs[i].hashes
                 tables[i].keys -= theirs[i].keys
-                tables[i].count = <int32_t> (<uint32_t> tables[i].count - <uint32_t> theirs[i].count)
-                tables[i].check -= theirs[i].check
+                tables[i].marks -= theirs[i].marks
         finally:
             PyBuffer_Release(&b)
         for i in range(count):
@@ -349,15 +473,16 @@ def decode(one, other, int64_t low, int64_t high):
         while waiting:
             waiting -= 1
             index = queue[waiting]
-            if not is_single(tables, index, bits, low, high, entry):
+            single = single_in(tables, index, bits, low, high, entry)
+            if single == 0:
                 continue
             steps += 1
             if steps > count:
                 return None
-            side = 0 if tables[index].count == 1 else 1
+            side = 0 if single == 1 else 1
             found.append((<int64_t> entry[0], side, entry[1], entry[2]))
             spread = spread_of(entry[0], entry[1])
-            count_entry(tables, bits, entry[0], entry[1], entry[2], 1 if side else -1)
+            count_entry(tables, bits, entry[0], entry[1], entry[2], side == 0)
             for table in range(TABLES):
                 if waiting < 4 * count:
                     queue[waiting] = (<int64_t> table << bits) + <int64_t> index_in(spread, table, bits)
@@ -411,10 +536,15 @@ def records_between(cuts, int64_t start, int64_t stop):
 
 # ---- the last record of each key of one copy
 
+cdef inline bint is_last(const int64_t *hashed) noexcept nogil:
+    """Whether a row is one of a record that can be the last of its key."""
+    return hashed[H_FLAGS] & (NO_KEY_BIT | CONTROL_BIT) == 0 and hashed[H_FLAGS] >> OUTCOME_SHIFT == D_COMMITTED
+
+
 @cython.final
 cdef class LastRecords:
     cdef KeyTable _table
-    cdef readonly int64_t bits, undecided
+    cdef readonly int64_t bits
     cdef readonly uint64_t prefix
 
     def __cinit__(self, int64_t most, int64_t bits=0, uint64_t prefix=0):
@@ -430,51 +560,63 @@ cdef class LastRecords:
     def __len__(self):
         return self._table.count
 
-    cdef bint _is_mine(self, uint64_t high) noexcept nogil:
-        return self.bits == 0 or high >> (64 - self.bits) == self.prefix
+    cdef bint _is_mine(self, uint64_t key) noexcept nogil:
+        return self.bits == 0 or key >> (64 - self.bits) == self.prefix
 
-    cdef int64_t *_find(self, int64_t high, int64_t low) noexcept nogil:
-        cdef uint64_t slot
-        cdef int64_t *row
-        if self._table.count == 0:
-            return NULL
-        slot = first_slot(&self._table, <uint64_t> high)
-        while self._table.slots[slot]:
-            row = self._table.rows + <int64_t> (self._table.slots[slot] - 1) * LAST_WIDTH
-            if row[L_HIGH] == high and row[L_LOW] == low:
-                return row
-            slot = (slot + 1) & <uint64_t> self._table.mask
-        return NULL
+    cdef int64_t *_row(self, uint64_t key) except? NULL:
+        """The row of a key, a new one where there is none; NULL where there is no room."""
+        cdef int64_t *row = find_row(&self._table, key)
+        if row == NULL and self._table.count < self._table.most:
+            row = add_row(&self._table, key)
+            if row == NULL:
+                raise MemoryError
+        return row
 
     def fill(self, rows, int64_t at, int64_t count):
         cdef Py_buffer view
         cdef const int64_t *hashed
         cdef int64_t *row
-        cdef int64_t outcome
         PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
         try:
             if at < 0 or count > view.len // (HASH_WIDTH * 8):
                 raise ValueError("count")
             while at < count:
                 hashed = <const int64_t *> view.buf + at * HASH_WIDTH
-                if at + AHEAD < count:
-                    prefetch_slot(&self._table, <uint64_t> hashed[AHEAD * HASH_WIDTH + H_KEY_HIGH])
-                outcome = hashed[H_FLAGS] >> OUTCOME_SHIFT
-                if hashed[H_FLAGS] & (NO_KEY_BIT | CONTROL_BIT) == 0 and self._is_mine(<uint64_t> hashed[H_KEY_HIGH]):
-                    if outcome == D_UNDECIDED:
-                        self.undecided += 1
-                    elif outcome == D_COMMITTED:
-                        row = self._find(hashed[H_KEY_HIGH], hashed[H_KEY_LOW])
-                        if row == NULL:
-                            if self._table.count == self._table.most:
-                                break
-                            row = add_row(&self._table, <uint64_t> hashed[H_KEY_HIGH])
-                            if row == NULL:
-                                raise MemoryError
-                            row[L_LOW] = hashed[H_KEY_LOW]
-                        row[L_VALUE] = 2 * hashed[H_OFFSET] + (hashed[H_FLAGS] & TOMBSTONE_BIT)
-                        row[L_HASH_HIGH] = hashed[H_HIGH]
-                        row[L_HASH_LOW] = hashed[H_LOW]
+                if at + 2 * AHEAD < count:
+                    prefetch_slot(&self._table, <uint64_t> hashed[2 * AHEAD * HASH_WIDTH + H_KEY_HIGH])
+                    prefetch_row(&self._table, <uint64_t> hashed[AHEAD * HASH_WIDTH + H_KEY_HIGH])
+                if is_last(hashed) and self._is_mine(<uint64_t> hashed[H_KEY_HIGH]):
+                    row = self._row(<uint64_t> hashed[H_KEY_HIGH])
+                    if row == NULL:
+                        break
+                    row[L_VALUE] = 2 * hashed[H_OFFSET] + (hashed[H_FLAGS] & TOMBSTONE_BIT)
+                    row[L_HASH_HIGH] = hashed[H_HIGH]
+                    row[L_HASH_LOW] = hashed[H_LOW]
+                at += 1
+        finally:
+            PyBuffer_Release(&view)
+        return at
+
+    def fill_part(self, part, int64_t at):
+        cdef Py_buffer view
+        cdef const int64_t *taken
+        cdef int64_t *row
+        cdef int64_t count
+        PyObject_GetBuffer(part, &view, PyBUF_SIMPLE)
+        try:
+            count = view.len // (LAST_WIDTH * 8)
+            if at < 0 or count * LAST_WIDTH * 8 != view.len:
+                raise ValueError("part")
+            while at < count:
+                taken = <const int64_t *> view.buf + at * LAST_WIDTH
+                if at + 2 * AHEAD < count:
+                    prefetch_slot(&self._table, <uint64_t> taken[2 * AHEAD * LAST_WIDTH])
+                    prefetch_row(&self._table, <uint64_t> taken[AHEAD * LAST_WIDTH])
+                if self._is_mine(<uint64_t> taken[L_KEY]):
+                    row = self._row(<uint64_t> taken[L_KEY])
+                    if row == NULL:
+                        break
+                    memcpy(row, taken, LAST_WIDTH * 8)
                 at += 1
         finally:
             PyBuffer_Release(&view)
@@ -489,11 +631,11 @@ cdef class LastRecords:
         self.prefix *= 2
         for i in range(self._table.count):
             row = self._table.rows + i * LAST_WIDTH
-            if self._is_mine(<uint64_t> row[L_HIGH]):
+            if self._is_mine(<uint64_t> row[L_KEY]):
                 memmove(self._table.rows + kept * LAST_WIDTH, row, LAST_WIDTH * 8)
                 kept += 1
         self._table.count = kept
-        memset(self._table.slots, 0, (self._table.mask + 1) * sizeof(int32_t))
+        memset(self._table.slots, 0, (self._table.mask + 1) * sizeof(self._table.slots[0]))
         index_rows(&self._table)
         return self.bits, self.prefix + 1
 
@@ -503,7 +645,6 @@ cdef class LastRecords:
         clear(&self._table)
         self.bits = bits
         self.prefix = prefix
-        self.undecided = 0
 
     def sum_into(self, RecordSketch sketch):
         cdef int64_t i
@@ -512,7 +653,7 @@ cdef class LastRecords:
             row = self._table.rows + i * LAST_WIDTH
             if row[L_VALUE] & 1 == 0:
                 sketch._add(row[L_VALUE] >> 1, <uint64_t> row[L_HASH_HIGH], <uint64_t> row[L_HASH_LOW],
-                            <uint64_t> row[L_HIGH] | 1, D_COMMITTED)
+                            <uint64_t> row[L_KEY] | 1, <uint64_t> row[L_HASH_HIGH])
 
     def with_tombstones(self, LastRecords later):
         cdef int64_t i
@@ -521,7 +662,112 @@ cdef class LastRecords:
         cdef list found = []
         for i in range(later._table.count):
             row = later._table.rows + i * LAST_WIDTH
-            if self._is_mine(<uint64_t> row[L_HIGH]):
-                own = self._find(row[L_HIGH], row[L_LOW])
-                found.append((<uint64_t> row[L_HIGH] | 1) - (0 if own != NULL and own[L_VALUE] & 1 else 1))
+            if self._is_mine(<uint64_t> row[L_KEY]):
+                own = find_row(&self._table, <uint64_t> row[L_KEY])
+                found.append((<uint64_t> row[L_KEY] | 1) - (0 if own != NULL and own[L_VALUE] & 1 else 1))
         return found
+
+
+@cython.final
+cdef class KeyParts:
+    cdef int64_t *_rows
+    cdef int64_t _counts[PARTS]
+
+    def __cinit__(self):
+        self._rows = <int64_t *> malloc(PARTS * PART_ROWS * LAST_WIDTH * 8)
+        if self._rows == NULL:
+            raise MemoryError
+        memset(self._counts, 0, sizeof(self._counts))
+
+    def __dealloc__(self):
+        free(self._rows)
+
+    cdef inline int64_t *_next(self, uint64_t key) noexcept nogil:
+        cdef int64_t part = <int64_t> (key >> (64 - PART_BITS))
+        cdef int64_t *row = self._rows + (part * PART_ROWS + self._counts[part]) * LAST_WIDTH
+        self._counts[part] += 1
+        return row
+
+    cdef inline bint _is_full(self, uint64_t key) noexcept nogil:
+        return self._counts[key >> (64 - PART_BITS)] == PART_ROWS
+
+    def add(self, rows, int64_t at, int64_t count):
+        cdef Py_buffer view
+        cdef const int64_t *hashed
+        cdef int64_t *row
+        PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
+        try:
+            if at < 0 or count > view.len // (HASH_WIDTH * 8):
+                raise ValueError("count")
+            while at < count:
+                hashed = <const int64_t *> view.buf + at * HASH_WIDTH
+                if is_last(hashed):
+                    if self._is_full(<uint64_t> hashed[H_KEY_HIGH]):
+                        return at, <int64_t> (<uint64_t> hashed[H_KEY_HIGH] >> (64 - PART_BITS))
+                    row = self._next(<uint64_t> hashed[H_KEY_HIGH])
+                    row[L_KEY] = hashed[H_KEY_HIGH]
+                    row[L_VALUE] = 2 * hashed[H_OFFSET] + (hashed[H_FLAGS] & TOMBSTONE_BIT)
+                    row[L_HASH_HIGH] = hashed[H_HIGH]
+                    row[L_HASH_LOW] = hashed[H_LOW]
+                at += 1
+        finally:
+            PyBuffer_Release(&view)
+        return at, -1
+
+    def add_last(self, LastRecords last, int64_t at):
+        cdef const int64_t *row
+        while at < last._table.count:
+            row = last._table.rows + at * LAST_WIDTH
+            if self._is_full(<uint64_t> row[L_KEY]):
+                return at, <int64_t> (<uint64_t> row[L_KEY] >> (64 - PART_BITS))
+            memcpy(self._next(<uint64_t> row[L_KEY]), row, LAST_WIDTH * 8)
+            at += 1
+        return at, -1
+
+    def take(self, int64_t part):
+        cdef bytes found
+        if not 0 <= part < PARTS:
+            raise ValueError("part")
+        found = (<const char *> (self._rows + part * PART_ROWS * LAST_WIDTH))[:self._counts[part] * LAST_WIDTH * 8]
+        self._counts[part] = 0
+        return found
+
+
+# ---- the batches of one copy
+
+def facts_of(rows, int64_t count, int64_t end_offset):
+    cdef Py_buffer view
+    cdef const int64_t *row
+    cdef int64_t i, first, last, span, begin = 0, before = end_offset, reach = -1
+    cdef int64_t epoch = 0, run_first = 0, batches = 0
+    cdef bint ordered = True
+    cdef list runs = []
+    PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
+    try:
+        if not 1 <= count <= view.len // (BATCH_WIDTH * 8):
+            raise ValueError("count")
+        for i in range(count):
+            row = <const int64_t *> view.buf + i * BATCH_WIDTH
+            first = row[BASE_OFFSET]
+            last = row[LAST_OFFSET]
+            if first == NO_VALUE:
+                first = min(before, last)
+            if i == 0:
+                begin = first
+            if first < before or last < first:
+                ordered = False
+            span = last - first
+            if row[COUNT] != NO_VALUE and (row[ATTRIBUTES] & DELETE_HORIZON_FLAG or row[COUNT] <= span):
+                reach = last + 1
+            if batches == 0 or row[EPOCH] != epoch:
+                if batches:
+                    runs.append((epoch, run_first, before - 1, batches))
+                epoch = row[EPOCH]
+                run_first = first
+                batches = 0
+            batches += 1
+            before = last + 1
+        runs.append((epoch, run_first, before - 1, batches))
+    finally:
+        PyBuffer_Release(&view)
+    return begin, before, ordered, reach, runs

@@ -119,6 +119,61 @@ class _Block(NamedTuple):
     """Whether a batch is hashed by itself: a transaction decides about it, it is compressed, or of magic 0 or 1."""
 
 
+class HashedOffsets(NamedTuple):
+    """The offsets [start, stop) of which records are hashed, how large batches are opened, and the key."""
+
+    start: int
+    stop: int
+    max_batch_bytes: int
+    key: bytes
+
+
+def unreadable(path: str, offset: int | None) -> UnreadableRecordsError:
+    """That the records of a batch cannot be read."""
+    return UnreadableRecordsError(f"{path}: the records of the batch with offset {offset} cannot be read")
+
+
+def hashes_of(
+    chunk: BatchChunk, batch: Batch, outcome: int, hasher: RecordHasher, what: HashedOffsets
+) -> Iterator[None]:
+    """Hash the records of one batch, piece by piece. Raises UnreadableRecordsError."""
+    body = chunk.body(batch)
+    if batch.is_legacy:
+        yield from _hash_messages(chunk, batch, body, hasher, what)
+        return
+    payload, problem = payload_of(batch, body, what.max_batch_bytes)
+    if problem is not None:
+        raise unreadable(chunk.walk.source.name, batch.base_offset)
+    at, left = 0, batch.count
+    while left:
+        at, left, status = hasher.hash_records(body[:HEADER_SIZE], payload, at, left, outcome)
+        if status:
+            raise unreadable(chunk.walk.source.name, batch.base_offset)
+        yield
+
+
+def _hash_messages(
+    chunk: BatchChunk, batch: Batch, body: memoryview, hasher: RecordHasher, what: HashedOffsets
+) -> Iterator[None]:
+    """Hash messages of magic 0 and 1; their hash has neither producer nor batch."""
+    opened = open_in_pieces(batch, body, what.max_batch_bytes)
+    for piece in opened.pieces():
+        if piece.problem is not None:
+            raise unreadable(chunk.walk.source.name, batch.base_offset)
+        payload, cells, rows = memoryview(piece.payload), piece.rows.tolist(), bytearray()
+        for at in range(0, len(cells), _RECORD_WIDTH):
+            start, size, offset, timestamp, key_at, key_size, _, value_size = cells[at : at + 8]
+            if what.start <= offset < what.stop:
+                fields = _LEGACY.pack(offset, timestamp, key_size, value_size)
+                content = siphash(fields + bytes(payload[key_at : start + size]), what.key)
+                key = siphash(payload[key_at : key_at + key_size], what.key) if key_size >= 0 else bytes(16)
+                flags = TOMBSTONE * (value_size < 0) | NO_KEY * (key_size < 0)
+                halves = struct.unpack("<4q", key + content)
+                rows += _ROW.pack(offset, *halves, flags, NO_VALUE)
+        hasher.take(rows)
+        yield
+
+
 class BatchCursor:
     """Stands before a batch of the slices; `first` and `last` are its offsets, both None after the last one.
 
@@ -302,41 +357,11 @@ class BatchCursor:
         block, index = self._block, self._index
         assert block is not None
         batch = block.chunk.row(index)
-        body = block.chunk.body(batch)
         outcome = COMMITTED
         if batch.transactional and not batch.control and self._outcomes is not None:
             outcome = self._outcomes.of(batch.producer_id, batch.position, batch.base_offset)
-        if batch.is_legacy:
-            yield from self._hash_messages(batch, body, hasher)
-            return
-        payload, problem = payload_of(batch, body, self._limit)
-        if problem is not None:
-            raise self._unreadable()
-        at, left = 0, batch.count
-        while left:
-            at, left, status = hasher.hash_records(body[:HEADER_SIZE], payload, at, left, outcome)
-            if status:
-                raise self._unreadable()
-            yield
-
-    def _hash_messages(self, batch: Batch, body: memoryview, hasher: RecordHasher) -> Iterator[None]:
-        """Hash messages of magic 0 and 1; their hash has neither producer nor batch."""
-        opened = open_in_pieces(batch, body, self._limit)
-        for piece in opened.pieces():
-            if piece.problem is not None:
-                raise self._unreadable()
-            payload, cells, rows = memoryview(piece.payload), piece.rows.tolist(), bytearray()
-            for at in range(0, len(cells), _RECORD_WIDTH):
-                start, size, offset, timestamp, key_at, key_size, _, value_size = cells[at : at + 8]
-                if self._start <= offset < self._stop:
-                    fields = _LEGACY.pack(offset, timestamp, key_size, value_size)
-                    content = siphash(fields + bytes(payload[key_at : start + size]), self._key)
-                    key = siphash(payload[key_at : key_at + key_size], self._key) if key_size >= 0 else bytes(16)
-                    flags = TOMBSTONE * (value_size < 0) | NO_KEY * (key_size < 0)
-                    halves = struct.unpack("<4q", key + content)
-                    rows += _ROW.pack(offset, *halves, flags, NO_VALUE)
-            hasher.take(rows)
-            yield
+        what = HashedOffsets(self._start, self._stop, self._limit, self._key)
+        yield from hashes_of(block.chunk, batch, outcome, hasher, what)
 
     def find(self, offsets: Sequence[int]) -> Iterator[FoundRecord]:
         """The records with these offsets, which rise."""
@@ -352,5 +377,4 @@ class BatchCursor:
 
     def _unreadable(self) -> UnreadableRecordsError:
         block = self._block
-        path = "" if block is None else block.chunk.walk.source.name
-        return UnreadableRecordsError(f"{path}: the records of the batch with offset {self.first} cannot be read")
+        return unreadable("" if block is None else block.chunk.walk.source.name, self.first)

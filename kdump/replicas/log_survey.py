@@ -1,19 +1,17 @@
 """One copy of a topic-partition, read once: its offsets, how far a log cleaner went over it, its epochs, its damage."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import repeat
-from operator import and_, le, sub
 from typing import Final, NamedTuple
 
 from kdump.broker.history import EpochRun
 from kdump.errors import SourceError
-from kdump.format.batch import DELETE_HORIZON
 from kdump.format.index import TRANSACTION_ENTRY, AbortedTransaction, aborted_transactions
 from kdump.format.naming import Kind
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
+from kdump.kernel.sketches import facts_of
 from kdump.log.compaction import checkpoint_context, is_compacted_log
 from kdump.log.damage import is_preallocated
 from kdump.log.log_slice import LogSlice
@@ -25,10 +23,7 @@ from kdump.storage.source import reader_of
 from kdump.storage.walk import BatchChunk, ForeignBatch
 
 _WIDTH: Final = len(BATCH_COLUMNS)
-_FIRST, _LAST, _COUNT, _EPOCH, _ATTRIBUTES = (
-    BATCH_COLUMNS.index(name)
-    for name in ("base_offset", "last_offset", "count", "partition_leader_epoch", "attributes")
-)
+_FIRST, _LAST = BATCH_COLUMNS.index("base_offset"), BATCH_COLUMNS.index("last_offset")
 _ROWS: Final = 1024
 _NEWEST: Final = 384
 _MOST_DAMAGE: Final = 10_000
@@ -88,10 +83,25 @@ class LogSurvey(NamedTuple):
         return tuple(found)
 
 
-def survey_log(partition: Partition, max_batch_bytes: int) -> LogSurvey:
-    """Read a copy once. What cannot be read is its `problem`."""
+def start_of(partition: Partition) -> int | None:
+    """The log start offset of a copy whose files have their base offset in their names; else None."""
+    base = _base_of(partition)
+    return None if base is None else max(base, checkpoint_context(partition).log_start_offset or 0)
+
+
+def _base_of(partition: Partition) -> int | None:
+    return next((each.log.base_offset for each in partition.segments if each.log.base_offset is not None), None)
+
+
+def survey_log(
+    partition: Partition, max_batch_bytes: int, watch: Callable[[BatchChunk, int], None] | None = None
+) -> LogSurvey:
+    """Read a copy once. What cannot be read is its `problem`.
+
+    `watch` gets the valid batches as they come, and below which offset a log cleaner has been so far.
+    """
     context = checkpoint_context(partition)
-    topic_id, survey = topic_id_of(partition), _Survey()
+    topic_id, survey = topic_id_of(partition), _Survey(watch)
     problem = error = None
     logs = [segment.log for segment in partition.segments]
     if any(log.kind is Kind.KAFKA07 for log in logs):
@@ -102,17 +112,16 @@ def survey_log(partition: Partition, max_batch_bytes: int) -> LogSurvey:
                 survey.read(number, log, max_batch_bytes)
         except SourceError as caught:
             problem, error = UNREADABLE, str(caught)
-    base = next((log.base_offset for log in logs if log.base_offset is not None), None)
+    base = _base_of(partition)
     first = base if base is not None else survey.first_offset or 0
     problem = problem or (OUT_OF_ORDER if survey.is_disordered else None)
     reach = max(survey.reach, context.cleaner_offset or 0)
     shown = context.cleaned or survey.reach > 0
-    end = max(survey.end_offset, first)
     return LogSurvey(
         partition,
         topic_id,
         max(first, context.log_start_offset or 0),
-        end,
+        max(survey.end_offset, first),
         context.high_watermark,
         reach,
         is_compacted_log(partition.topic_partition, shown=shown),
@@ -145,7 +154,8 @@ def _aborted_transactions(partition: Partition) -> Iterator[AbortedTransaction]:
 class _Survey:
     """What is known after each file."""
 
-    def __init__(self) -> None:
+    def __init__(self, watch: Callable[[BatchChunk, int], None] | None) -> None:
+        self._watch = watch
         self.first_offset: int | None = None
         self.end_offset = self.reach = 0
         self.end_position = 0, 0
@@ -170,53 +180,33 @@ class _Survey:
                     self._add(item)
                     last = item.row(item.batches - 1)
                     self.end_position = number, last.position + last.size
+                    if self._watch is not None:
+                        self._watch(item, self.reach)
                 elif not (isinstance(item, ForeignBatch) or is_preallocated(item, log)):
                     self._is_damaged = True
             self.transactional = self.transactional or walk.scanner.state().transactional > 0
 
     def _add(self, chunk: BatchChunk) -> None:
-        cells = chunk.walk.scanner.rows[: chunk.batches * _WIDTH]
-        firsts, lasts = firsts_and_lasts(cells, self.end_offset)
-        counts, epochs = cells[_COUNT::_WIDTH].tolist(), cells[_EPOCH::_WIDTH].tolist()
+        rows = chunk.walk.scanner.rows
+        first, stop, ordered, reach, runs = facts_of(rows, chunk.batches, self.end_offset)
         if self.first_offset is None:
-            self.first_offset = firsts[0]
+            self.first_offset = first
         if self._is_damaged:
             self._is_damaged = False
-            if firsts[0] > self.end_offset:
-                self.damage.append(OffsetRange(self.end_offset, firsts[0]))
+            if first > self.end_offset:
+                self.damage.append(OffsetRange(self.end_offset, first))
                 if len(self.damage) > _MOST_DAMAGE:
                     self.damage = [OffsetRange(self.damage[0].start, self.damage[-1].stop)]
-        ordered = firsts[0] >= self.end_offset and all(map(le, firsts, lasts))
-        if not ordered or not all(map(int.__lt__, lasts, firsts[1:])):
-            self.is_disordered = True
-        self.end_offset = max(self.end_offset, lasts[-1] + 1)
-        self.newest.extend(lasts[-_NEWEST:])
-        horizons = map(and_, cells[_ATTRIBUTES::_WIDTH].tolist(), repeat(DELETE_HORIZON))
-        spans = map(sub, lasts, firsts)
-        for last, span, count, horizon in (
-            zip(lasts, spans, counts, horizons, strict=True) if _is_cleaned(firsts, lasts, counts, cells) else ()
-        ):
-            if count != NO_VALUE and (horizon or count <= span):
-                self.reach = last + 1
-        self._add_epochs(epochs, firsts, lasts)
-
-    def _add_epochs(self, epochs: Sequence[int], firsts: Sequence[int], lasts: Sequence[int]) -> None:
-        known = self.epochs[-1] if self.epochs else None
-        if known is not None and epochs.count(known.epoch) == len(epochs):
-            self.epochs[-1] = known._replace(last=lasts[-1], batches=known.batches + len(epochs))
-            return
-        for epoch, first, last in zip(epochs, firsts, lasts, strict=True):
-            if known is not None and known.epoch == epoch:
-                known = self.epochs[-1] = known._replace(last=last, batches=known.batches + 1)
+        self.is_disordered = self.is_disordered or not ordered
+        self.end_offset = max(self.end_offset, stop)
+        self.newest.extend(rows[max(0, chunk.batches - _NEWEST) * _WIDTH + _LAST : chunk.batches * _WIDTH : _WIDTH])
+        self.reach = reach if reach >= 0 else self.reach
+        for run in runs:
+            known = self.epochs[-1] if self.epochs else None
+            if known is not None and known.epoch == run[0]:
+                self.epochs[-1] = known._replace(last=run[2], batches=known.batches + run[3])
             else:
-                known = EpochRun(epoch, first, last, 1)
-                self.epochs.append(known)
-
-
-def _is_cleaned(firsts: Sequence[int], lasts: Sequence[int], counts: Sequence[int], cells: memoryview) -> bool:
-    attributes: list[int] = cells[_ATTRIBUTES::_WIDTH].tolist()
-    emptied = any(map(le, counts, map(sub, lasts, firsts)))
-    return emptied or any(map(and_, attributes, repeat(DELETE_HORIZON)))
+                self.epochs.append(EpochRun(*run))
 
 
 def firsts_and_lasts(cells: memoryview, end_offset: int) -> tuple[list[int], list[int]]:

@@ -1,18 +1,32 @@
-"""What a fingerprint says of a copy: made from its log, in one pass over the records and, of a log that a cleaner goes
-over, one more for each part of the keys that is too large for the memory.
+"""What a fingerprint says of a copy: made from its log, in one pass over it.
+
+A log with transactions is read three times: what became of each is known only from its marker. Of a log that a cleaner
+goes over, the hashes of records go to a temporary file where the keys are too many for the memory: key_table.
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Final, NamedTuple
 
 from kdump.errors import SourceError
+from kdump.format.batch import Batch
 from kdump.kernel.record_hashes import RecordHasher
+from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.kernel.sketches import LastRecords, RecordSketch
+from kdump.kernel.transactions import COMMITTED
+from kdump.log.compaction import is_compacted
+from kdump.log.log_slice import walk_of_slice
 from kdump.log.ranges import OffsetRange
-from kdump.replicas.batch_cursor import NO_HASH_KEY, BatchCursor, Outcomes, UnreadableRecordsError
-from kdump.replicas.comparison import MOST_KEYS
+from kdump.replicas.batch_cursor import (
+    NO_HASH_KEY,
+    BatchCursor,
+    HashedOffsets,
+    Outcomes,
+    UnreadableRecordsError,
+    hashes_of,
+    unreadable,
+)
 from kdump.replicas.fingerprint.fingerprint_format import (
     CHANGED,
     LIMIT,
@@ -20,19 +34,23 @@ from kdump.replicas.fingerprint.fingerprint_format import (
     RECORDS,
     CopySketch,
     Sketch,
+    narrowed,
 )
-from kdump.replicas.log_survey import LogSurvey, survey_log
+from kdump.replicas.fingerprint.key_table import MOST_KEYS, KeyTable
+from kdump.replicas.log_survey import LogSurvey, start_of, survey_log
 from kdump.storage.discovery import discover
 from kdump.storage.live import LIVE_READS
 from kdump.storage.partition import Partition
-from kdump.storage.walk import MAX_BATCH_BYTES
+from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
 
-_GRID: Final = 512
+_WIDTH: Final = len(BATCH_COLUMNS)
+_POSITION, _SIZE = BATCH_COLUMNS.index("position"), BATCH_COLUMNS.index("size")
+_ROWS: Final = 2048
+_MOST_OFFSET: Final = 1 << 62
 _SEGMENTS: Final = 128
 _BLOCKS: Final = 4
 _RECORD_BITS: Final = 8
 _STATE_BITS: Final = 9
-_ONE_BLOCK: Final = 62
 _MOST_DAMAGE: Final = 200
 _MOST_OPEN: Final = 500
 _MOST_ABORTED: Final = 500
@@ -78,25 +96,55 @@ class AsOf(NamedTuple):
 def sketch_copy(partition: Partition, options: FingerprintOptions, as_of: AsOf | None = None) -> CopySketch:
     """What a fingerprint says of a copy. Where a file vanishes meanwhile, discovers it again."""
     for _ in range(LIVE_READS):
-        survey = survey_log(partition, options.max_batch_bytes)
+        survey, feed = _surveyed(partition, options) if as_of is None else _only_surveyed(partition, options)
         try:
-            return sketch_survey(survey, options, as_of)
+            return _sketch(survey, feed, options, as_of)
         except SourceError:
             found = (each for each in discover([partition.path]) if isinstance(each, Partition))
             partition = next((each for each in found if each.path == partition.path), partition)
+        finally:
+            if feed is not None:
+                feed.close()
     return _unread(survey, CHANGED)
 
 
-def sketch_survey(survey: LogSurvey, options: FingerprintOptions, as_of: AsOf | None = None) -> CopySketch:
+def _sketch(survey: LogSurvey, feed: "_Feed | None", options: FingerprintOptions, as_of: AsOf | None) -> CopySketch:
     """The same of a copy that was surveyed. Raises SourceError where a file vanishes meanwhile."""
     if survey.problem is not None:
         return _unread(survey, survey.problem)
     if len(survey.epochs) > MOST_EPOCHS:
         return _unread(survey._replace(epochs=()), LIMIT)
+    if feed is not None and feed.is_unreadable:
+        return _unread(survey, RECORDS)
     try:
-        return _CopyPass(survey, options, as_of).result()
+        return _CopyPass(survey, feed, options, as_of).result()
     except UnreadableRecordsError:
         return _unread(survey, RECORDS)
+
+
+def _only_surveyed(partition: Partition, options: FingerprintOptions) -> "tuple[LogSurvey, None]":
+    return survey_log(partition, options.max_batch_bytes), None
+
+
+def _surveyed(partition: Partition, options: FingerprintOptions) -> "tuple[LogSurvey, _Feed | None]":
+    """Survey a copy and hash its records as they are read, where these are known to be needed."""
+    start = start_of(partition)
+    if start is None:
+        return _only_surveyed(partition, options)
+    with_state = is_compacted(partition, shown=False)
+    while True:
+        feed = _Feed(_Range(start, _MOST_OFFSET), options, _borders(partition, start, _MOST_OFFSET), with_state)
+
+        def watch(chunk: BatchChunk, reach: int, feed: _Feed = feed) -> None:
+            if reach and not feed.with_state:
+                raise _CleanedError
+            feed.watch(chunk)
+
+        try:
+            return survey_log(partition, options.max_batch_bytes, watch), feed
+        except _CleanedError:
+            feed.close()
+            with_state = True
 
 
 def _unread(survey: LogSurvey, problem: str) -> CopySketch:
@@ -111,8 +159,89 @@ def _unread(survey: LogSurvey, problem: str) -> CopySketch:
     )
 
 
+class _CleanedError(Exception):
+    """A log cleaner goes over the log, which nothing said before."""
+
+
+class _UndecidedError(Exception):
+    """A transaction decides about a batch, and what became of it is not known yet."""
+
+
+class _Range(NamedTuple):
+    start: int
+    stop: int
+
+
+class _Feed:
+    """Hashes the records of batches as they come, and keeps what a fingerprint has of them."""
+
+    def __init__(
+        self, offsets: _Range, options: FingerprintOptions, borders: Iterable[int], with_state: bool,
+        outcomes: Outcomes | None = None,
+    ) -> None:  # fmt: skip
+        self.start, self.with_state, self.is_unreadable, self.is_whole = offsets.start, with_state, False, True
+        self._what = HashedOffsets(*offsets, options.max_batch_bytes, options.hash_key.key)
+        self._hasher = RecordHasher(self._what.key, *offsets, keys=with_state, capacity=_ROWS)
+        blocks, near = (1, ()) if with_state else (_BLOCKS, borders)
+        self.records = RecordSketch(offsets.start, array("q", sorted(set(near))), blocks=blocks, bits=_RECORD_BITS)
+        self.keys = KeyTable(options.most_keys) if with_state else None
+        self._outcomes = outcomes
+
+    def close(self) -> None:
+        """Close the file of the hashes."""
+        if self.keys is not None:
+            self.keys.close()
+
+    def watch(self, chunk: BatchChunk) -> None:
+        """Take batches, up to the first of which that is not possible."""
+        if self.is_whole:
+            try:
+                self.take(chunk)
+            except UnreadableRecordsError:
+                self.is_unreadable, self.is_whole = True, False
+            except _UndecidedError:
+                self.is_whole = False
+
+    def take(self, chunk: BatchChunk) -> None:
+        """Take batches. Raises UnreadableRecordsError, and _UndecidedError."""
+        rows, newest = chunk.walk.scanner.rows, (chunk.batches - 1) * _WIDTH
+        first, hasher = rows[_POSITION], self._hasher
+        data = chunk.walk.bytes_at(first, rows[newest + _POSITION] + rows[newest + _SIZE] - first)
+        at = index = 0
+        while index < chunk.batches:
+            done, status = hasher.hash_batches(data, at, COMMITTED)
+            if status:
+                raise unreadable(chunk.walk.source.name, chunk.row(index + hasher.batches).base_offset)
+            if done == at:
+                batch = chunk.row(index)
+                self._take_one(chunk, batch)
+                at, index = at + batch.size, index + 1
+            else:
+                self._add()
+                at, index = done, index + hasher.batches
+
+    def _take_one(self, chunk: BatchChunk, batch: Batch) -> None:
+        """Take a batch that is compressed, large, of magic 0 or 1, or data of a transaction."""
+        outcome = COMMITTED
+        if not batch.is_legacy and batch.transactional and not batch.control:
+            if self._outcomes is None:
+                raise _UndecidedError
+            outcome = self._outcomes.of(batch.producer_id, batch.position, batch.base_offset)
+        for _ in hashes_of(chunk, batch, outcome, self._hasher, self._what):
+            self._add()
+        self.records.end(batch.last_offset + 1)
+
+    def _add(self) -> None:
+        hasher = self._hasher
+        self.records.add(hasher.rows, hasher.count, hasher.ends, hasher.ended)
+        if self.keys is not None:
+            self.keys.fill(hasher)
+
+
 class _CopyPass:
-    def __init__(self, survey: LogSurvey, options: FingerprintOptions, as_of: AsOf | None) -> None:
+    """What a fingerprint has of a copy, from what a survey of it fed or in one more pass over it."""
+
+    def __init__(self, survey: LogSurvey, feed: _Feed | None, options: FingerprintOptions, as_of: AsOf | None) -> None:
         self._survey, self._options = survey, options
         self._start, end = survey.start_offset, max(survey.end_offset, survey.start_offset)
         if as_of is not None:
@@ -120,9 +249,11 @@ class _CopyPass:
         self._stop = end if as_of is None else max(self._start, min(as_of.end_offset, end))
         self._has_state = survey.compacted or (as_of is not None and as_of.with_state)
         self._outcomes: Outcomes | None = None
+        fits = feed is not None and (feed.is_whole, feed.start, feed.with_state) == (True, self._start, self._has_state)
+        self._feed = feed if fits and not survey.transactional else None
 
     def result(self) -> CopySketch:
-        """Read the copy. Raises SourceError."""
+        """Read the copy, unless that was done. Raises SourceError."""
         survey, limit = self._survey, self._options.max_batch_bytes
         copy = _unread(survey, "")._replace(problem=None, start_offset=self._start, as_of=self._stop)
         if len(survey.aborted) > _MOST_ABORTED:
@@ -137,47 +268,44 @@ class _CopyPass:
             copy = copy._replace(open=tuple(opened), two_epochs=twice[:_MOST_OPEN])
         if self._start == self._stop:
             return copy._replace(state=Sketch() if self._has_state else None)
-        return self._read(copy)
+        if self._feed is not None:
+            return self._with_sums(copy, self._feed)
+        feed = _Feed(
+            _Range(self._start, self._stop),
+            self._options,
+            _borders(survey.partition, self._start, self._stop),
+            self._has_state,
+            self._outcomes,
+        )
+        with closing(feed):
+            for chunk in self._chunks(self._start, self._stop):
+                feed.take(chunk)
+            return self._with_sums(copy, feed)
 
-    def _read(self, copy: CopySketch) -> CopySketch:
-        grid = _grid(self._start, self._stop)
-        near = [*grid, *self._borders()] if not self._has_state else grid
-        block_bits = _ONE_BLOCK if self._has_state else _bits_for(self._start, self._stop, _BLOCKS)
-        span = min(self._stop - self._start, 1 << block_bits)
+    def _with_sums(self, copy: CopySketch, feed: _Feed) -> CopySketch:
+        records, stop = feed.records, self._stop
+        block_bits, cells = records.cells(stop)
+        span = min(stop - self._start, 1 << block_bits)
         bits = min(_RECORD_BITS, max(5, span.bit_length() + 1))  # in a small table a few entries meet often
-        records = RecordSketch(_cuts(near), block_bits, bits)
-        last = LastRecords(self._options.most_keys) if self._has_state else None
-        waiting = list[tuple[int, int]]()
-        for hasher in self._hashes(self._start, self._stop):
-            records.add(hasher.rows, 0, hasher.count)
-            if last is not None:
-                _fill(last, hasher, waiting)
         copy = copy._replace(
             keyed=records.keyed,
             unkeyed=records.unkeyed,
-            records=Sketch(records.cuts(), records.cells(), block_bits, bits),
+            records=Sketch(records.cuts(stop), narrowed(cells, _RECORD_BITS, bits), block_bits, bits),
         )
-        return copy if last is None else self._with_state(copy, last, waiting, grid)
+        return copy if feed.keys is None else self._with_state(copy, feed.keys, records.undecided)
 
-    def _with_state(
-        self, copy: CopySketch, last: LastRecords, waiting: list[tuple[int, int]], grid: list[int]
-    ) -> CopySketch:
-        """With the last records of all keys; those that did not fit into the memory are read again, part by part."""
+    def _with_state(self, copy: CopySketch, table: KeyTable, undecided: int) -> CopySketch:
+        """With the last records of all keys."""
         bits = min(_STATE_BITS, max(4, copy.keyed.bit_length()))
-        state, later = RecordSketch(_cuts(grid), _ONE_BLOCK, bits), self._later()
-        keys, undecided = list[int](), 0
-        while True:
+        state, later = RecordSketch(self._start, b"", blocks=1, bits=bits), self._later()
+        keys = list[int]()
+        for last in table.parts():
             last.sum_into(state)
-            undecided += last.undecided
             keys += [] if later is None else last.with_tombstones(later)
-            if not waiting:
-                break
-            last.restart(*waiting.pop())
-            for hasher in self._hashes(self._start, self._stop):
-                _fill(last, hasher, waiting)
+        block_bits, cells = state.cells(self._stop)
         return copy._replace(
             undecided=undecided,
-            state=Sketch(state.cuts(), state.cells(), _ONE_BLOCK, bits),
+            state=Sketch(state.cuts(self._stop), cells, block_bits, bits),
             later_keys=tuple(sorted(keys)),
             has_all_later_keys=later is not None,
         )
@@ -186,53 +314,29 @@ class _CopyPass:
         """The keys of records after those that are looked at; None where they are too many."""
         later, stop = LastRecords(_MOST_LATER), self._survey.end_offset
         if self._survey.reach > self._stop:
-            for hasher in self._hashes(self._stop, stop, decided=False):
-                if later.fill(hasher.rows, 0, hasher.count) < hasher.count:
-                    return None
+            slices = self._survey.slices(self._stop, stop, self._options.max_batch_bytes)
+            limit, key = self._options.max_batch_bytes, self._options.hash_key.key
+            with closing(BatchCursor(slices, self._stop, stop, None, limit, key)) as cursor:
+                hasher = cursor.hasher(contents=False)
+                for _ in cursor.all_hashes(hasher):
+                    if later.fill(hasher.rows, 0, hasher.count) < hasher.count:
+                        return None
         return later
 
-    def _hashes(self, start: int, stop: int, *, decided: bool = True) -> Iterator[RecordHasher]:
-        survey, options = self._survey, self._options
-        outcomes = self._outcomes if decided else None
+    def _chunks(self, start: int, stop: int) -> Iterator[BatchChunk]:
+        survey, limit = self._survey, self._options.max_batch_bytes
         # The slices are those of the outcomes, whose numbers they have.
-        first = start if outcomes is None else survey.start_offset
-        slices = survey.slices(first, stop, options.max_batch_bytes)
-        with closing(
-            BatchCursor(slices, start, stop, outcomes, options.max_batch_bytes, options.hash_key.key)
-        ) as cursor:
-            hasher = cursor.hasher(keys=self._has_state, contents=decided)
-            for _ in cursor.all_hashes(hasher):
-                yield hasher
-
-    def _borders(self) -> Iterator[int]:
-        """Where another copy can begin or end: between segments, and after a batch near the end."""
-        bases = (segment.log.base_offset for segment in self._survey.partition.segments)
-        known = [each for each in bases if each is not None and self._start < each < self._stop]
-        yield from known[:_SEGMENTS]
-        yield from (each for each in self._survey.batch_ends if self._start < each < self._stop)
+        first = start if self._outcomes is None else survey.start_offset
+        for number, each in enumerate(survey.slices(first, stop, limit)):
+            if self._outcomes is not None:
+                self._outcomes.begin(number)
+            with each.log.open() as source:
+                for item in walk_of_slice(each, source, everything=True, rows=1024, max_batch_bytes=limit):
+                    if isinstance(item, BatchChunk) and not item.damaged:
+                        yield item
 
 
-def _fill(last: LastRecords, hasher: RecordHasher, waiting: list[tuple[int, int]]) -> None:
-    at = last.fill(hasher.rows, 0, hasher.count)
-    while at < hasher.count:
-        waiting.append(last.split())
-        at = last.fill(hasher.rows, at, hasher.count)
-
-
-def _bits_for(start: int, stop: int, most: int) -> int:
-    """The lowest number of bits so that at most so many blocks of `1 << bits` offsets have these."""
-    bits = 0
-    while ((stop - 1) >> bits) - (start >> bits) >= most:
-        bits += 1
-    return bits
-
-
-def _grid(start: int, stop: int) -> list[int]:
-    """Both ends, and the multiples of a power of two between them."""
-    bits = _bits_for(start, stop, _GRID)
-    inner = range(((start >> bits) + 1) << bits, stop, 1 << bits)
-    return [start, *inner, stop]
-
-
-def _cuts(offsets: list[int]) -> "array[int]":
-    return array("q", sorted(set(offsets)))
+def _borders(partition: Partition, start: int, stop: int) -> list[int]:
+    """Where another copy can begin or end: between segments."""
+    bases = (segment.log.base_offset for segment in partition.segments)
+    return [each for each in bases if each is not None and start < each < stop][:_SEGMENTS]

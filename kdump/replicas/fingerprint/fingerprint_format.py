@@ -4,7 +4,7 @@ File: head, a section for each copy, index, trailer. A CRC-32C covers each of th
 
     head        offset  size
     magic            0     8  b"KDUMPFPR"
-    version          8     2  1
+    version          8     2  2
     host size       10     2
     CRC             12     4  of the head from byte 16 on
     time            16     8  milliseconds since the epoch
@@ -66,12 +66,12 @@ from kdump.errors import SourceError
 from kdump.format.index import AbortedTransaction
 from kdump.format.naming import TopicPartition
 from kdump.kernel.crc import crc32c
-from kdump.kernel.sketches import CELL_BYTES, CUT_BYTES, HASH_TABLES, are_cuts
+from kdump.kernel.sketches import CELL_BYTES, CUT_BYTES, HASH_TABLES, are_cuts, halved
 from kdump.log.ranges import OffsetRange
 from kdump.replicas.log_survey import KAFKA_07, OUT_OF_ORDER, UNREADABLE
 
 MAGIC: Final = b"KDUMPFPR"
-VERSION: Final = 1
+VERSION: Final = 2
 KEY_ID_BYTES: Final = 16
 _END_MAGIC: Final = b"RPFK"
 _HEAD: Final = struct.Struct("<8sHHIq16s")
@@ -133,6 +133,15 @@ class Sketch(NamedTuple):
         first = (struct.unpack_from("<q", self.cuts)[0] if self.cuts else 0) >> self.block_bits
         for number in range(len(self.cells) // size):
             yield first + number, self.cells[number * size : (number + 1) * size]
+
+
+def narrowed(cells: bytes, bits: int, wanted: int) -> bytes:
+    """The cells of tables with `1 << wanted` cells each, of the tables of one or more blocks."""
+    size = (HASH_TABLES << bits) * CELL_BYTES
+    for _ in range(bits - wanted):
+        cells = b"".join(halved(cells[at : at + size]) for at in range(0, len(cells), size))
+        size //= 2
+    return cells
 
 
 class CopySketch(NamedTuple):
@@ -318,7 +327,10 @@ def parse_head(path: str, data: bytes) -> FingerprintHead:
         raise SourceError(f"{path}: a fingerprint file that ends in its head")
     _, version, host_size, crc, time_ms, key_id = _HEAD.unpack_from(data)
     if version != VERSION:
-        raise SourceError(f"{path}: a fingerprint file of version {version}; this kdump reads version {VERSION}")
+        raise SourceError(
+            f"{path}: a fingerprint file of version {version}; this kdump reads version {VERSION} alone:"
+            " take all that are compared with one release"
+        )
     if len(data) < _HEAD.size + host_size or crc32c(data[16 : _HEAD.size + host_size]) != crc:
         raise SourceError(f"{path}: the head of the fingerprint file is damaged")
     host = data[_HEAD.size : _HEAD.size + host_size].decode("utf-8", "surrogateescape")

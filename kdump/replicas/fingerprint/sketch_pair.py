@@ -18,13 +18,12 @@ from kdump.kernel.sketches import (
     OUTCOME_HASHES,
     added,
     decode,
-    halved,
     records_between,
 )
 from kdump.kernel.transactions import ABORTED, COMMITTED, UNDECIDED
 from kdump.log.ranges import OffsetRange, common, united, without
 from kdump.replicas.comparison import CopyPair, DifferingKey, KeyDifferences, ReplicaComparison
-from kdump.replicas.fingerprint.fingerprint_format import CopySketch, Sketch
+from kdump.replicas.fingerprint.fingerprint_format import CopySketch, Sketch, narrowed
 
 AS_OF: Final = "as-of"
 """The last records of keys are known as of other ends than the common one."""
@@ -248,7 +247,7 @@ class _SketchPair(CopyPair):
             return
         bits = min(left.bits, right.bits)
         entries = decode(
-            _narrowed(left.cells, left.bits, bits), _narrowed(right.cells, right.bits, bits), 0, _MOST_OFFSET
+            narrowed(left.cells, left.bits, bits), narrowed(right.cells, right.bits, bits), 0, _MOST_OFFSET
         )
         if entries is not None:
             self._judge_keys([_Entry(*each) for each in entries if each[0] >= self._floor], late)
@@ -319,17 +318,11 @@ def _by_offset(entries: Iterable[_Entry]) -> Iterator[tuple[int, list[_Entry]]]:
     yield from sorted(found.items())
 
 
-def _narrowed(cells: bytes, bits: int, wanted: int) -> bytes:
-    for _ in range(bits - wanted):
-        cells = halved(cells)
-    return cells
-
-
 def _tables(sketch: Sketch, block_bits: int, bits: int) -> dict[int, bytes]:
     """The tables of larger blocks, and of fewer cells."""
     found = dict[int, bytes]()
     for number, cells in sketch.blocks():
-        block, narrow = number >> (block_bits - sketch.block_bits), _narrowed(cells, sketch.bits, bits)
+        block, narrow = number >> (block_bits - sketch.block_bits), narrowed(cells, sketch.bits, bits)
         found[block] = added(found[block], narrow) if block in found else narrow
     return found
 
