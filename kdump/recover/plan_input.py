@@ -29,6 +29,8 @@ from kdump.verify.findings import Finding, Severity
 from kdump.verify.reaction import TRUNCATION_CODES, is_valid_log
 from kdump.verify.report import Report
 
+_WITHOUT_ACTION: Final = frozenset({"txn/epochs"})
+"""The codes of findings about which a recovery does nothing."""
 ACTIVE_SEGMENT: Final = (1 << 63) - 1
 """A recovery point after which only the active segment lies."""
 
@@ -138,7 +140,8 @@ class PlanInput:
         emptied = start is not None and end is not None and end < start
         gone = report.state in ("delete", "stray")
         lacking = report.whole and not report.has_metadata and self.metadata is not None
-        return gone or not (lacking or self._findings or self.options.rebuild_all or wrappers or emptied)
+        doubtful = not self.codes <= _WITHOUT_ACTION
+        return gone or not (lacking or doubtful or self.options.rebuild_all or wrappers or emptied)
 
     @cached_property
     def metadata(self) -> bytes | None:
