@@ -324,6 +324,8 @@ def _load_producers(manager: PredictionStateManager, segment: LogSegment, start:
     valid = segment.valid
     if producers.is_ambiguous or (valid is not None and valid.valid_bytes not in (None, segment.size)):
         valid = None
+    if valid is not None and log_end is not None and log_end < valid.next_offset:
+        valid = None  # the log ends inside it, because a segment after it has lower offsets
     if valid is not None and (start in (segment.base_offset, valid.next_offset) or _says_all(valid)):
         if valid.has_wrapper_messages:
             # Only the inner messages say where wrapper messages begin.
