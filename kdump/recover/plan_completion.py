@@ -7,19 +7,24 @@ from typing import Final
 from kdump.errors import SourceError
 from kdump.format.index import OFFSET_ENTRY, index_extent
 from kdump.format.naming import MAPPED_INDEX_SUFFIXES, number_of
-from kdump.log.segment_view import SegmentView
 from kdump.recover.actions import actions_of
 from kdump.recover.losses import loss_of_plan
 from kdump.recover.plan import FileContent, Plan
 from kdump.recover.plan_builder import PlanBuilder, Segments
-from kdump.recover.plan_input import unchanged
+from kdump.recover.plan_input import PlanInput, unchanged
 from kdump.storage.file_store import open_source, status_of
 from kdump.storage.pieces import Piece
 from kdump.storage.source import read_whole, reader_of
+from kdump.storage.walk import TailContent
 from kdump.storage.zeros import BLOCK_BYTES, filled_bytes
 
 _COMPARED_BYTES: Final = 16 << 20
 """Below this size, a log whose batches move is read to see whether an index of it changes."""
+_WITHOUT_BATCH: Final = frozenset(
+    {"batch/crc", "batch/length", "batch/limit", "batch/magic", "gap/bytes", "gap/unsearched"}
+    | {f"tail/{content}" for content in TailContent}
+)
+"""The codes of findings about bytes that are no batch."""
 _DEPEND_ON_PRODUCERS: Final = (".snapshot", ".txnindex")
 
 
@@ -164,8 +169,7 @@ def _bytes_needed(builder: PlanBuilder, name: str, content: FileContent | None) 
 def _tail_bytes(builder: PlanBuilder, name: str, start: int) -> int:
     """How many bytes a copy of the end of a file takes, which leaves out zeros; at most, where a batch has many."""
     stop = builder.given.sizes[name]
-    view = builder.given.report.views.get(name)
-    ranges = [(start, stop)] if view is None else list(_blocks_without_batches(view, start, stop))
+    ranges = list(_blocks_without_batches(builder.given, name, start))
     try:
         with open_source(os.path.join(builder.given.directory, name)) as source:
             return stop - start - sum(end - begin - filled_bytes(source, begin, end) for begin, end in ranges)
@@ -173,12 +177,14 @@ def _tail_bytes(builder: PlanBuilder, name: str, start: int) -> int:
         return stop - start  # it is gone or shorter, which applying reports
 
 
-def _blocks_without_batches(view: SegmentView, start: int, stop: int) -> Iterator[tuple[int, int]]:
+def _blocks_without_batches(given: PlanInput, name: str, start: int) -> Iterator[tuple[int, int]]:
     """Ranges of whole blocks, counted from `start`, in which something is no batch. Only these can be zeros."""
+    stop = given.sizes[name]
+    found = [one for one in given.report.findings if os.path.basename(one.path) == name and one.code in _WITHOUT_BATCH]
     end = start
-    for damage in view.damages:
-        first = max(end, start + (damage.start - start) // BLOCK_BYTES * BLOCK_BYTES)
-        end = max(end, min(stop, start - (start - damage.stop) // BLOCK_BYTES * BLOCK_BYTES))
+    for position, length in sorted((finding.position, finding.length) for finding in found):
+        first = max(end, start + (position - start) // BLOCK_BYTES * BLOCK_BYTES)
+        end = max(end, min(stop, start - (start - position - length) // BLOCK_BYTES * BLOCK_BYTES))
         if first < end:
             yield first, end
 
