@@ -33,6 +33,10 @@ def add(left: RangeSummary, before: ScanState, right: RangeSummary, base_offset:
         if sum(1 for kept in left.entries if kept.problem == entry.problem) < KEPT:
             left.entries.append(entry)
     left.entry_counts.update(right.entry_counts)
+    frames = right.passed
+    if frames:
+        frames = [frame._replace(events=len(left.events) + frame.events) for frame in frames]
+    left.add_passed(frames)
     left.events += right.events
     left.add_disorder(right.disorder)
     left.recovery = None  # the entries of the right range depend on those of the left one

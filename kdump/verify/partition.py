@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kdump.errors import SourceError
+from kdump.format.batch import TRANSACTIONAL, Batch
 from kdump.format.checkpoint import CheckpointError, epoch_entries
 from kdump.format.naming import Kind
 from kdump.kernel.results import ScanState
@@ -18,7 +19,7 @@ from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.verify.index_verifier import CompanionReader, IndexVerifier
 from kdump.verify.log_state import LogState, PreviousSegment
 from kdump.verify.producer_verifier import ProducerVerifier
-from kdump.verify.range_summary import RangeSummary
+from kdump.verify.range_summary import PassedFrame, RangeSummary
 from kdump.verify.report import Counts, FileReport, Report
 from kdump.verify.scan import ScanOptions
 
@@ -69,6 +70,7 @@ class PartitionVerifier:
         self._valid: dict[str, ValidSegment] = {}
         self._open_before_damage: Mapping[int, int] | None = None
         self._stretch_producers: list[StretchProducers | None] = []
+        self._after_frame: Transactions | None = None
         self._rows_left = MOST_ROWS
         self._transactions: Transactions | None = None
         self._views: dict[str, SegmentView] = {}
@@ -99,17 +101,17 @@ class PartitionVerifier:
         log = segment.log
         self._open_before_damage = None
         self._stretch_producers = []
-        self._transactions = None
+        self._transactions = self._after_frame = None
         if log.kind is not Kind.LOG or log.path in self._misnamed:
             return _ignore
         replay = self._producers.begin_segment(log.base_offset, self._state)
-        if not self._options.valid_segments:
-            return replay
 
         def replay_and_note(events: bytes) -> None:
             # Only a plan that removes batches asks for their producers, and it removes none before the first damage.
-            if self._state.broken or self._stretch_producers:
+            if self._options.valid_segments and (self._state.broken or self._stretch_producers):
                 self._add_to_stretch(events)
+            if self._after_frame is not None:
+                self._after_frame.add(events)
             replay(events)
 
         return replay_and_note
@@ -117,23 +119,38 @@ class PartitionVerifier:
     def replay_segment(self, segment: Segment, summary: RangeSummary) -> None:
         """Add a segment whose scan kept its events."""
         replay = self.begin_segment(segment)
-        ends = [] if summary.prefix is None else [summary.prefix.events]
+        frames = {frame.batch.position: frame for frame in summary.passed or ()}
+        ends: list[tuple[int, Batch | None]] = [(frame.events, frame.batch) for frame in frames.values()]
         if summary.view is not None:
-            ends = [item.events for item in summary.view if isinstance(item, Stretch)]
+            stretches = [item for item in summary.view if isinstance(item, Stretch)]
+            ends = [(one.events, frames[one.stop].batch if one.stop in frames else None) for one in stretches]
+        elif summary.prefix is not None and summary.prefix.stop not in frames:
+            ends.append((summary.prefix.events, None))
         done = 0
-        for end in ends:
+        for end, frame in sorted(ends, key=lambda each: each[0]):
             for events in summary.events[done:end]:
                 replay(events)
             done = end
-            self.end_stretch()
+            self.end_stretch(frame)
         for events in summary.events[done:]:
             replay(events)
         self.end_segment(segment, summary)
 
-    def end_stretch(self) -> None:
-        """Note what is open at the first damage of the segment. The events before a damage were replayed."""
+    def end_stretch(self, frame: Batch | None = None) -> None:
+        """Note what is open at the first damage of the segment. The events before a damage were replayed.
+
+        `frame`: a broker may take the damage for this batch.
+        """
         if not self._stretch_producers:
             self._open_before_damage = self._producers.open_by_producer()
+        if frame is not None and frame.producer_id >= 0:
+            if self._after_frame is None:
+                from kdump.kernel.transactions import Transactions
+
+                self._after_frame = Transactions(gaps=False)
+                self._after_frame.resume(self._producers.open_by_producer())
+            if frame.attributes & TRANSACTIONAL and not self._after_frame.is_open(frame.producer_id):
+                self._after_frame.resume({frame.producer_id: frame.base_offset})
         self._note_producers()
 
     def _add_to_stretch(self, events: bytes) -> None:
@@ -144,6 +161,14 @@ class PartitionVerifier:
             self._transactions = Transactions(listed=True, gaps=False, idempotent=True)
         if len(self._transactions) <= self._rows_left:
             self._transactions.add(events)
+
+    def _open_after_frames(self, frames: Sequence[PassedFrame]) -> Mapping[int, int] | None:
+        """What is open at the end of the segment where a broker takes these frames for batches; None if not known."""
+        if all(frame.producer_id < 0 for frame, _ in frames):
+            return self._producers.open_by_producer()
+        if self._after_frame is None:
+            return None
+        return {producer: first for producer, _, _, _, first, *_ in self._after_frame.open() if first is not None}
 
     def _note_producers(self) -> None:
         found, self._transactions = self._transactions, None
@@ -272,6 +297,8 @@ class PartitionVerifier:
 
             is_known = not (broken_before if tail_only else state.broken)
             open_by_producer = self._producers.open_by_producer() if is_known else None
+            if summary.passed and not broken_before:
+                open_by_producer = self._open_after_frames(summary.passed)
             valid = valid_segment(
                 log,
                 summary,

@@ -70,6 +70,16 @@ class ValidPrefix(NamedTuple):
     events: int
 
 
+class PassedFrame(NamedTuple):
+    """A frame of a magic above 2 whose CRC is right, and whose offsets are in order. A broker takes it for a batch.
+
+    The first `events` of the summary come before it.
+    """
+
+    batch: Batch
+    events: int
+
+
 class RangeSummary:
     """What the scan of a range found.
 
@@ -85,8 +95,8 @@ class RangeSummary:
     file, None where VerifyOptions.valid_segments is False, or stretches and damage do not say all.
     `suspect` are the defects of valid batches of a view. `disorder` are the valid batches whose offsets are out of
     order, None for more than MOST_DISORDER. `recovery` is what a recovery does to the indexes of a file that was
-    scanned at once and has no damage. `is_cut`: the scan stopped after damage. `cells` are those of the map, None
-    where none is made.
+    scanned at once and has no damage. `passed` are frames among the damages, None for more than MOST_DISORDER.
+    `is_cut`: the scan stopped after damage. `cells` are those of the map, None where none is made.
     """
 
     def __init__(
@@ -114,6 +124,7 @@ class RangeSummary:
         self.suspect = 0
         self.disorder: list[Batch] | None = []
         self.recovery: RecoveredIndexes | None = None
+        self.passed: list[PassedFrame] | None = []
         self.is_cut = False
         self.cells: RangeCells | None = None
         self.errors: list[SourceError] = []
@@ -131,6 +142,13 @@ class RangeSummary:
             self.disorder += batches
         else:
             self.disorder = None
+
+    def add_passed(self, frames: "list[PassedFrame] | None") -> None:
+        """Add frames that a broker takes for batches, None for too many."""
+        if self.passed is not None and frames is not None and len(self.passed) + len(frames) <= MOST_DISORDER:
+            self.passed += frames
+        else:
+            self.passed = None
 
     def add(self, finding: "Finding") -> None:
         """Count a finding, and keep it where fewer than KEPT of its code are kept."""

@@ -9,12 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.errors import SourceError, only
+from kdump.format.batch import HEADER, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, Batch
 from kdump.format.codec import CodecError, LimitExceeded
+from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.naming import Kind
 from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import Runs
 from kdump.kernel.results import NO_VALUE, Carry, ScanState
-from kdump.kernel.scan import BATCH_COLUMNS, OPEN, Scanner
+from kdump.kernel.scan import BATCH_COLUMNS, OPEN, SUSPECTS, Scanner
 from kdump.log.segment_view import MOST_CUTS, OFFSETS_OUT_OF_ORDER, Stretch
 from kdump.storage.file_store import exists
 from kdump.storage.log_walk import walk_of
@@ -34,7 +36,7 @@ from kdump.storage.walk import (
     Walk,
 )
 from kdump.verify.merge import add, linked, linked_times
-from kdump.verify.range_summary import IndexEntries, RangeSummary, ValidPrefix
+from kdump.verify.range_summary import IndexEntries, PassedFrame, RangeSummary, ValidPrefix
 
 if TYPE_CHECKING:
     from kdump.verify.findings import Finding
@@ -42,6 +44,12 @@ if TYPE_CHECKING:
 
 _SUSPECT = BATCH_COLUMNS.index("suspect")
 _WIDTH: Final = len(BATCH_COLUMNS)
+_BAD_MAGIC: Final = 1 << SUSPECTS.index("batch/magic")
+_UNKNOWN_MAGICS: Final = range(3, 128)
+"""A broker reads a batch with one of these as one of magic 2."""
+
+OnDamage = Callable[["Batch | None"], None]
+"""Is called at each damage, after the events before it, with the batch that a frame with an unknown magic may be."""
 
 
 class VerifyOptions(NamedTuple):
@@ -120,13 +128,13 @@ def scan(
     on_events: Callable[[bytes], None] | None = None,
     on_bytes: Callable[[int], object] | None = None,
     cache: IndexCache | None = None,
-    on_damage: Callable[[], None] | None = None,
+    on_damage: OnDamage | None = None,
 ) -> RangeSummary:
     """Scan one range.
 
     Without `carry`, the start of a range inside the file is a hint: the scan begins at the first batch from there on.
     `on_events` takes the events as they come; without it they are in the summary. `on_bytes` takes the number of bytes
-    read since the last call. `on_damage` is called at each damage, after the events before it.
+    read since the last call. `on_damage`: see OnDamage.
     """
     file = task.range.segment.log
     try:
@@ -145,7 +153,7 @@ def scan_source(
     carry: Carry | None = None,
     on_events: Callable[[bytes], None] | None = None,
     cache: IndexCache | None = None,
-    on_damage: Callable[[], None] | None = None,
+    on_damage: OnDamage | None = None,
 ) -> RangeSummary:
     """Scan one range of a source that is open. See `scan`."""
     if not task.options.valid_segments or task.range.segment.log.kind is not Kind.LOG:
@@ -172,7 +180,7 @@ def _scan_part(
     carry: Carry | None,
     on_events: Callable[[bytes], None] | None,
     cache: IndexCache | None,
-    on_damage: Callable[[], None] | None,
+    on_damage: OnDamage | None,
     *,
     cuts: bool = False,
     after: Walk | None = None,
@@ -191,7 +199,7 @@ def _scan_part(
             codes = frozenset(code for code, _ in summary.counts)
             summary.prefix = ValidPrefix(walk.position, walk.scanner.state(), codes, len(summary.events))
         if on_damage is not None:
-            on_damage()
+            on_damage(_unknown_batch(walk))
 
     walk = walk_of(
         file.kind,
@@ -226,6 +234,21 @@ def _scan_part(
     if summary.error is None and not summary.is_cut:
         _check_end(source, task, summary)
     return summary, walk
+
+
+def _unknown_batch(walk: Walk) -> Batch | None:
+    """The batch by its header at the position of a walk where a magic is there that verify does not know."""
+    header = _header_at(walk, walk.position)
+    if len(header) < HEADER_SIZE or header[MAGIC_AT] not in _UNKNOWN_MAGICS:
+        return None
+    from kdump.broker.file_records import batch_from_header
+
+    return batch_from_header(header, walk.position, LOG_OVERHEAD + int.from_bytes(header[LENGTH_AT:LOG_OVERHEAD]))
+
+
+def _header_at(walk: Walk, position: int) -> bytes:
+    """The header at a position, shorter at the end of the file."""
+    return bytes(walk.bytes_at(position, max(0, min(HEADER_SIZE, walk.source.size - position))))
 
 
 def _cells_of(walk: Walk, options: ScanOptions, start: int, stop: int) -> "RangeCells | None":
@@ -318,6 +341,9 @@ def _walk_range(walk: Walk, task: ScanTask, summary: RangeSummary) -> None:
                 summary.damages += 1
                 last = item.row(item.batches - 1)
                 summary.damaged_at = last.position
+                is_alone = item.batches == 1 and item.suspects() == [_BAD_MAGIC] and last.magic in _UNKNOWN_MAGICS
+                if is_alone and _is_passed(walk, last, file.base_offset or 0):
+                    summary.add_passed([PassedFrame(last, len(summary.events))])
                 if summary.cells is not None:
                     summary.cells.add_damage(last.position, last.size)
         else:
@@ -334,6 +360,17 @@ def _walk_range(walk: Walk, task: ScanTask, summary: RangeSummary) -> None:
                 summary.view.append(damaged_bytes(item, read, preallocated=file.preallocated))
             elif not isinstance(item, ForeignBatch) or item.undecided:
                 summary.view = None
+
+
+def _is_passed(walk: Walk, frame: Batch, base_offset: int) -> bool:
+    """Whether the offsets of a frame whose CRC is right are in order, and a batch follows it."""
+    seen, end = walk.scanner, frame.position + frame.size
+    if not base_offset <= frame.base_offset <= frame.last_offset <= base_offset + HIGHEST_RELATIVE_OFFSET:
+        return False
+    if frame.base_offset <= seen.known_last if seen.has_last else frame.position > 0:
+        return False
+    header = _header_at(walk, end)
+    return len(header) == HEADER_SIZE and header[MAGIC_AT] == 2 and HEADER.unpack(header)[0] > frame.last_offset
 
 
 def _view_chunk(summary: RangeSummary, chunk: BatchChunk) -> None:

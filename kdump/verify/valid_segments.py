@@ -1,15 +1,16 @@
 """The segments that a broker's recovery leaves as they are: what a prediction needs, without reading them again."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
 from kdump.broker.result import Disorder, IndexChecksums, ValidSegment
+from kdump.format.batch import CONTROL, TRANSACTIONAL
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET, TIME_ENTRY
 from kdump.format.naming import Kind
 from kdump.kernel.crc import crc32c
 from kdump.kernel.results import ScanState
 from kdump.storage.partition import LogFile
-from kdump.verify.range_summary import RangeSummary
+from kdump.verify.range_summary import PassedFrame, RangeSummary
 
 _NO_POSITION: Final = (1 << 63) - 1
 _DISORDER: Final = frozenset({"offset/backwards", "offset/range"})
@@ -30,11 +31,18 @@ def valid_segment(
     reported, `open_by_producer` the first offsets of the transactions that are open at the end, None where not known.
     `creates_transaction_index`: the segment has aborted transactions and no file for them.
     """
-    scanned = summary.scanned
+    scanned, passed = summary.scanned, summary.passed or []
     codes = {finding.code for finding in summary.findings} | replayed
     found = _segment_of(log, scanned, end_offset, open_by_producer)
     if found is None:
         return None
+    if passed:
+        if len(passed) < summary.damages or scanned.magics[2] == 0 or not _passes(passed, open_by_producer):
+            return None
+        codes.discard("batch/magic")
+        frames = [(frame.partition_leader_epoch, frame.base_offset, frame.position) for frame, _ in passed]
+        epochs = sorted([*scanned.epochs, *frames], key=lambda each: each[2])
+        found = found._replace(epochs=tuple((epoch, offset) for epoch, offset, _ in epochs))
     if _is_valid(codes):
         legacy = scanned.magics[0] + scanned.magics[1] > 0
         checksums = _index_checksums(summary, log.base_offset or 0, end_offset, legacy=legacy)
@@ -42,6 +50,16 @@ def valid_segment(
     if open_by_producer is None or found.has_wrapper_messages or not _is_valid(codes - _DISORDER):
         return None  # of wrapper messages the first offsets are not known
     return _disordered(log, summary, found, creates_transaction_index=creates_transaction_index)
+
+
+def _passes(frames: Sequence[PassedFrame], open_by_producer: Mapping[int, int] | None) -> bool:
+    """Whether a broker takes these frames for batches that end no transaction, and throws at none of them."""
+    for frame, _ in frames:
+        if frame.producer_id >= 0 and (frame.attributes & CONTROL or not frame.attributes & TRANSACTIONAL):
+            return False
+        if frame.producer_id >= 0 and open_by_producer is None:
+            return False
+    return True
 
 
 def _disordered(

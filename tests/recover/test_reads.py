@@ -79,6 +79,14 @@ def preview(path: str) -> None:
     assert any(isinstance(plan, Plan) and plan.salvage is not None for plan in plans)
 
 
+def check(path: str) -> None:
+    assert all(not report.errors for report in verify_logs(discover([path]), engine=Serial()))
+
+
+def plan_only(path: str) -> None:
+    assert any(isinstance(plan, Plan) for plan in plan_recovery(discover([path]), compares=True))
+
+
 def recover(path: str, options: RecoverOptions) -> None:
     done = [item for item in recover_logs(discover([path]), options) if isinstance(item, RecoveryResult)]
     assert any(item.applied and item.error is None for item in done)
@@ -133,8 +141,11 @@ def test_a_log_with_many_damages_is_read_as_often(
     assert (read_bytes() - before) / size <= most
 
 
-def fill_with_transactions(directory: Path) -> int:
-    """A log like that of `fill` whose transactions have eight batches of one of ten producers; its size in bytes."""
+def fill_with_transactions(directory: Path, *, byte: int = 100, value: int = 0xFF) -> int:
+    """A log like that of `fill` whose transactions have eight batches of one of ten producers; its size in bytes.
+
+    The byte at this position of a batch in its middle gets this value.
+    """
     records = [build.record(value=b"v" * 1000) for _ in range(16)]
     directory.mkdir(parents=True)
     path, rng = directory / f"{0:020d}.log", random.Random(1)
@@ -160,8 +171,8 @@ def fill_with_transactions(directory: Path) -> int:
             log.write(build.reseal(bytes(built[producer])))
             offset += 16
     with path.open("r+b") as log:
-        log.seek(starts[len(starts) // 2] + 100)
-        log.write(b"\xff")
+        log.seek(starts[len(starts) // 2] + byte)
+        log.write(bytes([value]))
     return path.stat().st_size
 
 
@@ -211,6 +222,21 @@ def test_an_overflow_that_verify_found_is_not_looked_for_again(
     tmp_path: Path, run: Callable[[str], None], most: float
 ) -> None:
     size = wrong_header(tmp_path, *BATCHES["16 records"], 0, 128)
+    before = read_bytes()
+    run(str(tmp_path / "logs"))
+    assert (read_bytes() - before) / size <= most
+
+
+@pytest.mark.parametrize(("run", "most"), [(check, 1.1), (plan_only, 1.1)], ids=_name)
+@pytest.mark.parametrize("kind", ["16 records", "one record", "transactions"])
+def test_a_batch_with_an_unknown_magic_is_read_once(
+    tmp_path: Path, run: Callable[[str], None], most: float, kind: str
+) -> None:
+    """A broker takes it for one of magic 2, so that it reads the log as if nothing was wrong."""
+    if kind == "transactions":
+        size = fill_with_transactions(tmp_path / "logs" / "topic-0", byte=16, value=6)
+    else:
+        size = wrong_header(tmp_path, *BATCHES[kind], 16, 4)
     before = read_bytes()
     run(str(tmp_path / "logs"))
     assert (read_bytes() - before) / size <= most

@@ -14,6 +14,7 @@ from kdump.format.batch import CONTROL, TRANSACTIONAL
 from kdump.format.naming import Kind
 from kdump.kernel.producers import Runs
 from kdump.kernel.transactions import Transactions
+from kdump.log.severity import Severity
 from kdump.recover.plan import SALVAGE, Plan, RecoverOptions
 from kdump.recover.planner import plan_partition
 from kdump.storage.discovery import discover
@@ -207,3 +208,39 @@ def test_a_scan_in_ranges_plans_as_if_the_log_was_read(tmp_path: Path, monkeypat
             wanted = plan_of(replace(report, views={}), directory, options)
             assert plan_of(report, directory, options) == wanted, (number, options.strategy)
     assert seen > examples(30) // 2
+
+
+def test_values_of_zeros_need_as_many_bytes_with_a_view(tmp_path: Path) -> None:
+    """Only bytes that are no batch are read for zeros, which a copy leaves out."""
+    batches = [build.batch([build.record(value=bytes(200_000))], base_offset=offset) for offset in range(5)]
+    log = bytearray(b"".join(batches))
+    log[len(batches[0]) + 100] ^= 1
+    directory = put(tmp_path / "topic-0", {f"{0:020d}.log": bytes(log)})
+    report = report_of(directory)
+    plan, without = (plan_of(one, directory, OPTIONS[0]) for one in (report, replace(report, views={})))
+    assert isinstance(plan, Plan)
+    assert isinstance(without, Plan)
+    assert 3 * len(batches[0]) < plan.bytes_needed == without.bytes_needed < 4 * len(batches[0]) + 100
+
+
+@pytest.mark.parametrize("epoch", [0, 1], ids=["no finding", "two epochs"])
+@pytest.mark.parametrize("options", OPTIONS[1:], ids=["keep", "drop"])
+def test_two_epochs_of_a_producer_let_a_salvage_do_nothing(tmp_path: Path, epoch: int, options: RecoverOptions) -> None:
+    """So a wrapper message that cannot be opened stays, as in a partition without findings."""
+    log = build.wrapper([build.record(b"k", b"v")], payload=b"no gzip")
+    for offset, producer_epoch in ((1, 0), (2, epoch)):
+        log += build.batch(
+            [build.record(b"k", b"v")],
+            base_offset=offset,
+            producer_id=7,
+            producer_epoch=producer_epoch,
+            base_sequence=0 if producer_epoch else offset - 1,
+            transactional=True,
+        )
+    directory = put(tmp_path / "topic-0", {f"{0:020d}.log": log})
+    report = report_of(directory)
+    codes = {finding.code for finding in report.findings if finding.severity >= Severity.WARNING}
+    assert codes == ({"txn/epochs"} if epoch else set())
+    plan = plan_of(report, directory, options)
+    assert isinstance(plan, Plan)
+    assert (plan.actions, plan.files) == ((), {})
