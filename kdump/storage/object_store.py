@@ -12,12 +12,13 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
-from typing import Any, Final, NoReturn
+from functools import cache, partial
+from typing import Any, Final, NoReturn, TypeVar
 
 from kdump.errors import SourceError
+from kdump.format.naming import topic_partition_of
 from kdump.storage.source import InputFile, reason_of
 
 BLOCK_BYTES: Final = 8 << 20
@@ -26,6 +27,10 @@ _FIRST_BYTES: Final = 256 << 10
 """What the first request of a reader reads that may need no more; each one after it reads twice as much."""
 _KEPT_BLOCKS: Final = 2
 _GAP_BYTES: Final = 1 << 20
+_LISTING_THREADS: Final = 16
+"""So many directories are listed at once."""
+_MOST_ENTRIES: Final = 1 << 20
+"""Above so many entries, about 1 KiB each, only the newest listings are kept, those that threads make at once."""
 LISTING_SECONDS: Final = 300
 """So long a listing answers what is asked of the directories in it."""
 _PACKAGES: Final = {
@@ -38,6 +43,7 @@ _PACKAGES: Final = {
     "abfss": "adlfs",
     "az": "adlfs",
 }
+_Found = TypeVar("_Found")
 _WITHOUT_LISTINGS: Final = ("http", "https")
 
 
@@ -79,12 +85,15 @@ class _Tree:
 
     def __init__(self, root: str, *, is_whole: bool) -> None:
         """`is_whole`: also the directories below are listed."""
+        self.root = root
         self.directories: dict[str, dict[str, ObjectEntry]] = {root: {}}
         self.is_whole = is_whole
         self.until = time.monotonic() + LISTING_SECONDS
+        self.entries = 0
 
     def add(self, root: str, names: list[str], status: os.stat_result) -> None:
         """Add what lies at these names below the root, and the directories on the way."""
+        self.entries += 1
         here = root
         for name in names[:-1]:
             below = f"{here}/{name}"
@@ -118,6 +127,8 @@ class ObjectStore:
         self._trees: dict[str, _Tree] = {}
         self._kept: _KeptBlocks | None = None
         self._arguments: Mapping[str, SystemArguments] = {}
+        self._named: dict[str, None] = {}
+        """The directories that were named, which are listed whole."""
 
     def __reduce__(self) -> Any:
         return object_store, ()
@@ -125,7 +136,7 @@ class ObjectStore:
     def configure(self, arguments: Mapping[str, SystemArguments]) -> None:
         """Open the file systems of these protocols with these arguments, beside what fsspec is configured with."""
         if arguments != self._arguments:
-            self._arguments, self._systems, self._trees = arguments, {}, {}
+            self._arguments, self._systems, self._trees, self._named = arguments, {}, {}, {}
 
     # ---- paths
 
@@ -154,7 +165,10 @@ class ObjectStore:
             return entry.stat()
         with _failures_of(path):
             system, place = self._system(path)
-            return status_of_info(path, system.info(place))
+            found = status_of_info(path, system.info(place))
+        if not stat.S_ISDIR(found.st_mode):
+            self._named.pop(path, None)
+        return found
 
     def exists(self, path: str) -> bool:
         try:
@@ -173,7 +187,10 @@ class ObjectStore:
     def _inside(self, path: str) -> dict[str, ObjectEntry]:
         path = self.absolute(path)
         tree = self._tree_with(path)
-        if tree is None:
+        if tree is None and path in self._named:
+            self._list_named(path)
+            tree = self._trees[path]
+        elif tree is None:
             tree = self._trees[path] = self._list(path, recursive=False)
         found = tree.directories.get(path)
         if found is None:
@@ -186,18 +203,43 @@ class ObjectStore:
         for root in within:
             del self._trees[root]
         if within or self._tree_with(path) is None:
-            self._list_all(path)
+            self._named.pop(path, None)
+            self._named[path] = None
 
     def forget(self, path: str) -> None:
         """List a directory again when it is asked for."""
         self._trees.pop(self.absolute(path), None)
 
-    def _list_all(self, path: str) -> None:
-        """List a directory with all that is below it; nothing where it is no directory."""
+    def _list_named(self, path: str) -> None:
+        """List a directory that was named with all that is below it, and some that are named after it.
+
+        Raises OSError where this one cannot be listed.
+        """
         with _failures_of(path):
-            system, place = self._system(path)
-            if system.info(place)["type"] == "directory":
-                self._trees[path] = self._list(path, recursive=True)
+            self._system(path)  # threads would make several of one
+        named = list(self._named)
+        start = named.index(path)
+        later = [each for each in named[start + 1 : start + _LISTING_THREADS] if self._tree_with(each) is None]
+        for found in _by_threads(self._listed, [path, *later]):
+            for tree in found:
+                self._trees[tree.root] = tree
+        self._drop_old()
+        if path not in self._trees:
+            self._trees[path] = self._list(path, recursive=True)
+
+    def _listed(self, path: str) -> "list[_Tree]":
+        try:
+            return [self._list(path, recursive=True)]
+        except OSError:
+            return []  # its turn comes
+
+    def _drop_old(self) -> None:
+        """Forget the oldest listings above what is kept: a fleet has more than a driver can hold."""
+        total = 0
+        for number, (root, tree) in enumerate(reversed(list(self._trees.items()))):
+            total += tree.entries
+            if total > _MOST_ENTRIES and number >= _LISTING_THREADS:
+                del self._trees[root]
 
     def matches(self, pattern: str) -> list[str]:
         with _failures_of(pattern):
@@ -287,11 +329,54 @@ def _not_installed(protocol: str, what: str) -> NoReturn:
 
 
 def _found_below(system: Any, place: str) -> list[ObjectInfo]:
+    """All that is below a directory, by several threads. Raises OSError, and what libraries raise.
+
+    A store that lists flat takes one request for 1,000 objects. Where nothing but directories lies there that are not
+    the partitions of topics, such as those of brokers, each is listed by itself.
+    """
     from fsspec import AbstractFileSystem
 
-    # Those that list directory by directory leave out what they cannot list, unless they are told not to.
-    how = {"on_error": "raise"} if type(system).find is AbstractFileSystem.find else {}
-    return list(system.find(place, withdirs=True, detail=True, **how).values())
+    if type(system).find is AbstractFileSystem.find:
+        return _walked(system, place)
+    if topic_partition_of(place) is not None:
+        return _flat(system, place)
+    try:
+        first: list[ObjectInfo] = system.ls(place, detail=True)
+    except FileNotFoundError:
+        return []
+    below = [str(info["name"]) for info in first if info["type"] == "directory"]
+    topics = {None if (of := topic_partition_of(name)) is None else of.topic for name in below}
+    if len(below) < max(len(first), 2) or len(topics) > 1:  # broker-1 and broker-2 could be partitions, too
+        return _flat(system, place)
+    return [*first, *(info for found in _by_threads(partial(_flat, system), below) for info in found)]
+
+
+def _flat(system: Any, place: str) -> list[ObjectInfo]:
+    return list(system.find(place, withdirs=True, detail=True).values())
+
+
+def _walked(system: Any, place: str) -> list[ObjectInfo]:
+    """The same from a store that lists directory by directory: level by level."""
+    found, level = list[ObjectInfo](), [place]
+    while level:
+        below = [info for listed in _by_threads(partial(system.ls, detail=True), level) for info in listed]
+        # A store may list the directory itself.
+        inside = {place, *level}
+        below = [info for info in below if str(info["name"]).rstrip("/") not in inside]
+        found += below
+        level = [str(info["name"]).rstrip("/") for info in below if info["type"] == "directory"]
+    return found
+
+
+def _by_threads(call: Callable[[str], list[_Found]], places: Sequence[str]) -> Iterator[list[_Found]]:
+    """What a call gives of each place, in order. Raises what it raises."""
+    if len(places) < 2:
+        yield from map(call, places)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(min(_LISTING_THREADS, len(places)), "kdump-listing") as pool:
+        yield from pool.map(call, places)
 
 
 # ---- statuses

@@ -8,12 +8,16 @@ import pickle
 import random
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("fsspec", reason="fsspec reads object stores: pip install kdump[cloud]")
+
+from fsspec import AbstractFileSystem, register_implementation
 
 from kdump.convert.parquet.manifest import MANIFEST
 from kdump.engine.processes import Processes
@@ -171,6 +175,63 @@ def test_a_directory_is_listed_once(store: ObjectStore) -> None:
     assert Unsteady.calls["open"] <= files
     # What is open is asked for at most three times: when it is opened, at its end, and whether it grew.
     assert Unsteady.calls["info"] <= 2 + 3 * Unsteady.calls["open"]
+
+
+@pytest.mark.parametrize("pattern", ["", "/broker-*"])
+def test_brokers_are_listed_at_once(store: ObjectStore, monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
+    """With a request for each, which takes 50 ms, and one or two for what is above them."""
+    for broker in range(32):
+        for number in range(2):
+            write(f"fleet/broker-{broker}/t-{number}/{0:020d}.log", b"")
+    times, plain = [0], Unsteady.find
+
+    def slow(system: Unsteady, *paths: Any, **how: Any) -> Any:
+        times[0] += 1
+        time.sleep(0.05)
+        return plain(system, *paths, **how)
+
+    monkeypatch.setattr(Unsteady, "find", slow)
+    began = time.perf_counter()
+    assert len([item for item in discover([f"{ROOT}/fleet{pattern}"]) if isinstance(item, Partition)]) == 64
+    assert times[0] <= 33  # fsspec finds what a glob means
+    assert time.perf_counter() - began < 32 * 0.05 / 2
+
+
+def test_listings_of_a_fleet_are_not_all_kept(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "_MOST_ENTRIES", 10)
+    for broker in range(40):
+        write(f"fleet/broker-{broker:02d}/t-0/{0:020d}.log", b"")
+    urls = [f"{ROOT}/fleet/broker-{broker:02d}" for broker in range(40)]
+    assert len([item for item in discover(urls) if isinstance(item, Partition)]) == 40
+    assert Unsteady.calls["find"] == 40
+    assert len(store._trees) <= 16
+
+
+def test_a_file_that_is_named_beside_directories_stays_a_file(store: ObjectStore) -> None:
+    name = write(f"a/t-0/{0:020d}.log", b"")
+    write(f"b/t-0/{0:020d}.log", b"")
+    found = [item for item in discover([f"{ROOT}/b", name]) if isinstance(item, Partition)]
+    assert sorted(item.path for item in found) == [name, f"{ROOT}/b/t-0"]
+    assert not is_directory(name)
+
+
+class Walked(Unsteady):
+    """A store that lists directory by directory, as HDFS."""
+
+    protocol = "walked"
+    find = AbstractFileSystem.find
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(Unsteady._strip_protocol(path.removeprefix("walked://")))
+
+
+def test_a_store_that_lists_directory_by_directory_is_walked_by_threads(store: ObjectStore) -> None:
+    register_implementation("walked", Walked, clobber=True)
+    url = copied(FIXTURES / "follower")
+    other = url.replace("unsteady", "walked")
+    flat, walked = (run_here("verify", "--format", "json", each) for each in (url, other))
+    assert walked.comparable(other) == flat.comparable(url)
 
 
 def test_what_is_named_again_is_listed_again(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
