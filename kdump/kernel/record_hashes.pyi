@@ -50,11 +50,14 @@ class RecordHasher:
         capacity: int = 8192,
         implementation: str = ...,
     ) -> None: ...
-    def hash_batches(self, batches: Buffer, at: int, outcome: int, most: int = -1) -> tuple[int, int]:
-        """Hash whole uncompressed batches of magic 2 from byte `at` on: all that are not data of a transaction.
+    def hash_batches(
+        self, batches: Buffer, at: int, outcome: int, outcomes: bytes | None = None, index: int = 0
+    ) -> tuple[int, int]:
+        """Hash whole uncompressed batches of magic 2 from byte `at` on that are not data of a transaction.
 
-        With `most` so many, whatever they are. Stops before any other bytes, and before a batch with more records than
-        there is room for. Returns (the byte after them, status of kdump.kernel.records).
+        With `outcomes`, a byte for each batch, also those that are; the first batch has number `index`. Stops before
+        any other bytes, and before a batch with more records than there is room for. Returns (the byte after them,
+        status of kdump.kernel.records).
         """
 
     def hash_records(self, header: Buffer, payload: Buffer, at: int, left: int, outcome: int) -> tuple[int, int, int]:

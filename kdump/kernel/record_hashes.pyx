@@ -228,23 +228,31 @@ cdef class RecordHasher:
                 kd_sip_set(job, state, f.key, stop - f.key, 56, row + H_HIGH)
         return p
 
-    def hash_batches(self, batches, int64_t at, int outcome, int64_t most=-1):
+    def hash_batches(self, batches, int64_t at, int outcome, bytes outcomes=None, int64_t index=0):
         cdef Py_buffer view
+        cdef const uint8_t *decided = NULL
         cdef const uint8_t *head
-        cdef int64_t left, total, size
+        cdef int64_t left, total, size, known = 0
         cdef int status = 0
         self.count = self.at = self.ended = self.batches = 0
         PyObject_GetBuffer(batches, &view, PyBUF_SIMPLE)
         try:
-            if at < 0 or at > view.len:
+            if at < 0 or at > view.len or index < 0:
                 raise ValueError("at")
-            while view.len - at >= HEADER and self.batches != most and self.ended < self._capacity:
+            if outcomes is not None:
+                decided = <const uint8_t *> <const char *> outcomes
+                known = len(outcomes) - index
+            while view.len - at >= HEADER and self.ended < self._capacity:
                 head = <const uint8_t *> view.buf + at
                 total = whole_batch(head, view.len - at, view.len)
                 if total == 0 or head[MAGIC_AT] != 2 or attributes_of(head) & CODEC_MASK:
                     break
-                if most < 0 and attributes_of(head) & (TRANSACTIONAL_FLAG | CONTROL_FLAG) == TRANSACTIONAL_FLAG:
-                    break
+                if attributes_of(head) & (TRANSACTIONAL_FLAG | CONTROL_FLAG) == TRANSACTIONAL_FLAG:
+                    if self.batches >= known:
+                        break
+                    outcome = decided[index + self.batches]
+                elif decided != NULL:
+                    outcome = D_COMMITTED
                 left = be32(head + RECORDS_COUNT_AT)
                 size = total - HEADER
                 if left > size // SMALLEST_RECORD or left > self._capacity - self.count:

@@ -241,21 +241,23 @@ cdef class RecordSketch:
             self._block_shift = blocks
         self._set_limit()
 
-    cdef inline void _add(self, int64_t offset, uint64_t high, uint64_t low, uint64_t key,
-                          uint64_t hashed) noexcept nogil:
-        cdef Sum one
-        if offset < self._start or offset >= <int64_t> 1 << 62:
-            return
+    cdef int64_t _reach(self, int64_t offset) noexcept nogil:
+        """Prepare for a record. Returns the next offset before which that is to be done again."""
+        cdef int64_t after
         if offset >= self._limit:
             self._widen(offset + 1)
         while self._border_at < self._border_count and self._borders[self._border_at] <= offset:
             self._at_borders[self._border_at] = self._total
             self._border_at += 1
-        one.count = 1
-        one.low = low
-        one.high = high
-        add_sum(&self._total, &one)
-        add_sum(self._grid + ((offset >> self._shift) - (self._start >> self._shift)), &one)
+        after = min(((offset >> self._shift) + 1) << self._shift, self._limit)
+        return min(after, self._borders[self._border_at]) if self._border_at < self._border_count else after
+
+    cdef inline void _keep(self, int64_t offset, const Sum *some) noexcept nogil:
+        """Add a sum of records of the interval of an offset."""
+        add_sum(&self._total, some)
+        add_sum(self._grid + ((offset >> self._shift) - (self._start >> self._shift)), some)
+
+    cdef inline void _count(self, int64_t offset, uint64_t key, uint64_t hashed) noexcept nogil:
         count_entry(self._cells + (((offset >> self._block_shift) - (self._start >> self._block_shift)) * TABLES
                                    << self._bits), self._bits, <uint64_t> offset, hashed, key, False)
 
@@ -263,8 +265,10 @@ cdef class RecordSketch:
         cdef Py_buffer view, other
         cdef const int64_t *row
         cdef const int64_t *end
-        cdef int64_t i, next_end = 0
+        cdef int64_t i, offset, next_end = 0, last = 0, until = -1
         cdef uint64_t key
+        cdef Sum some
+        memset(&some, 0, sizeof(Sum))
         PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
         try:
             PyObject_GetBuffer(ends, &other, PyBUF_SIMPLE)
@@ -274,9 +278,18 @@ cdef class RecordSketch:
                 row = <const int64_t *> view.buf
                 end = <const int64_t *> other.buf
                 for i in range(count):
-                    while next_end < ended and end[2 * next_end] <= i:
-                        self._end(end[2 * next_end + 1])
-                        next_end += 1
+                    offset = row[H_OFFSET]
+                    if offset >= until or offset < last or (next_end < ended and end[2 * next_end] <= i):
+                        if some.count:
+                            self._keep(last, &some)
+                            memset(&some, 0, sizeof(Sum))
+                        while next_end < ended and end[2 * next_end] <= i:
+                            self._end(end[2 * next_end + 1])
+                            next_end += 1
+                        if offset < self._start or offset >= <int64_t> 1 << 62:
+                            raise ValueError("offset")
+                        until = self._reach(offset)
+                    last = offset
                     if row[H_FLAGS] & CONTROL_BIT:
                         key = 2
                     elif row[H_FLAGS] & NO_KEY_BIT:
@@ -286,9 +299,14 @@ cdef class RecordSketch:
                         key = 1
                         self.keyed += 1
                         self.undecided += row[H_FLAGS] >> OUTCOME_SHIFT == D_UNDECIDED
-                    self._add(row[H_OFFSET], <uint64_t> row[H_HIGH], <uint64_t> row[H_LOW], key,
-                              <uint64_t> row[H_HIGH] + OUTCOME_MARKS[row[H_FLAGS] >> OUTCOME_SHIFT & 3])
+                    some.count += 1
+                    some.low += <uint64_t> row[H_LOW]
+                    some.high += <uint64_t> row[H_HIGH] + (some.low < <uint64_t> row[H_LOW])
+                    self._count(offset, key,
+                                <uint64_t> row[H_HIGH] + OUTCOME_MARKS[row[H_FLAGS] >> OUTCOME_SHIFT & 3])
                     row += HASH_WIDTH
+                if some.count:
+                    self._keep(last, &some)
                 while next_end < ended:
                     self._end(end[2 * next_end + 1])
                     next_end += 1
@@ -647,13 +665,20 @@ cdef class LastRecords:
         self.prefix = prefix
 
     def sum_into(self, RecordSketch sketch):
-        cdef int64_t i
+        cdef int64_t i, offset
         cdef const int64_t *row
+        cdef Sum one
+        one.count = 1
         for i in range(self._table.count):
             row = self._table.rows + i * LAST_WIDTH
-            if row[L_VALUE] & 1 == 0:
-                sketch._add(row[L_VALUE] >> 1, <uint64_t> row[L_HASH_HIGH], <uint64_t> row[L_HASH_LOW],
-                            <uint64_t> row[L_KEY] | 1, <uint64_t> row[L_HASH_HIGH])
+            offset = row[L_VALUE] >> 1
+            if row[L_VALUE] & 1 == 0 and sketch._start <= offset < <int64_t> 1 << 62:
+                one.low = <uint64_t> row[L_HASH_LOW]
+                one.high = <uint64_t> row[L_HASH_HIGH]
+                if offset >= sketch._limit:
+                    sketch._widen(offset + 1)
+                sketch._keep(offset, &one)
+                sketch._count(offset, <uint64_t> row[L_KEY] | 1, <uint64_t> row[L_HASH_HIGH])
 
     def with_tombstones(self, LastRecords later):
         cdef int64_t i

@@ -25,7 +25,7 @@ _RECORD_WIDTH: Final = len(RECORD_COLUMNS)
 _POSITION, _SIZE, _ATTRIBUTES, _PRODUCER = (
     BATCH_COLUMNS.index(name) for name in ("position", "size", "attributes", "producer_id")
 )
-_MAGIC = BATCH_COLUMNS.index("magic")
+_MAGIC, _FIRST = BATCH_COLUMNS.index("magic"), BATCH_COLUMNS.index("base_offset")
 _RUN_BYTES: Final = 56 << 10
 """The most bytes of batches that are hashed in one call: their records have room in a hasher."""
 _LEGACY: Final = struct.Struct("<qqii")
@@ -105,6 +105,24 @@ class Outcomes:
         found = self._transactions.of(producer_id, position)
         is_open = found == UNDECIDED and offset >= self.open.get(producer_id, offset + 1)
         return OPEN if is_open else found
+
+    def of_all(self, chunk: BatchChunk) -> bytes | None:
+        """What became of each batch, a byte for each; None where none is data of a transaction."""
+        cells = chunk.walk.scanner.rows[: chunk.batches * _WIDTH]
+        magics, attributes = cells[_MAGIC::_WIDTH].tolist(), cells[_ATTRIBUTES::_WIDTH].tolist()
+        data = [
+            index
+            for index, (magic, each) in enumerate(zip(magics, attributes, strict=True))
+            if magic >= 2 and each & (TRANSACTIONAL | CONTROL) == TRANSACTIONAL
+        ]
+        if not data:
+            return None
+        found = bytearray([COMMITTED]) * chunk.batches
+        firsts, positions = cells[_FIRST::_WIDTH].tolist(), cells[_POSITION::_WIDTH].tolist()
+        producers = cells[_PRODUCER::_WIDTH].tolist()
+        for index in data:
+            found[index] = self.of(producers[index], positions[index], firsts[index])
+        return bytes(found)
 
 
 class _Block(NamedTuple):

@@ -131,6 +131,20 @@ def test_flags() -> None:
     assert marker[5] == CONTROL | ABORTED << OUTCOME
 
 
+def test_data_of_transactions_needs_what_became_of_each() -> None:
+    plain, data = (
+        build.batch([build.record(b"a")]),
+        build.batch([build.record(b"b")], producer_id=1, transactional=True),
+    )
+    hasher, log = RecordHasher(KEY, 0, HIGHEST), plain + data + build.marker("ABORT", producer_id=1) + data
+    assert hasher.hash_batches(log, 0, COMMITTED) == (len(plain), 0)
+    assert (hasher.batches, hasher.ends.tolist()[: 2 * hasher.ended]) == (1, [1, 1])
+    outcomes = bytes([COMMITTED, ABORTED, COMMITTED, UNDECIDED])
+    assert hasher.hash_batches(log, len(plain), COMMITTED, outcomes, 1) == (len(log), 0)
+    assert [row[5] >> OUTCOME for row in rows(hasher)] == [ABORTED, COMMITTED, UNDECIDED]
+    assert hasher.hash_batches(log, 0, COMMITTED, outcomes[:2]) == (len(log) - len(data), 0)
+
+
 def test_bytes_that_are_no_batch() -> None:
     batch = build.batch([build.record(b"k", b"v")])
     hasher = RecordHasher(KEY, 0, HIGHEST)

@@ -207,9 +207,10 @@ class _Feed:
         rows, newest = chunk.walk.scanner.rows, (chunk.batches - 1) * _WIDTH
         first, hasher = rows[_POSITION], self._hasher
         data = chunk.walk.bytes_at(first, rows[newest + _POSITION] + rows[newest + _SIZE] - first)
+        outcomes = None if self._outcomes is None else self._outcomes.of_all(chunk)
         at = index = 0
         while index < chunk.batches:
-            done, status = hasher.hash_batches(data, at, COMMITTED)
+            done, status = hasher.hash_batches(data, at, COMMITTED, outcomes, index)
             if status:
                 raise unreadable(chunk.walk.source.name, chunk.row(index + hasher.batches).base_offset)
             if done == at:
