@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from kdump.format.batch import CODECS
 from kdump.format.codec import compress
 from support import build
+from support.laws import QUICK, of_the_day
 
 KDUMP = Path(sys.executable).with_name("kdump")
 MIB = 1 << 20
@@ -42,9 +44,18 @@ def tiny_records(count: int) -> bytes:
     )
 
 
-@pytest.mark.parametrize("how", [["--format", "text"], ["--format", "json"], ["--format", "kafka", "--print-data-log"]])
-@pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_many_small_records(tmp_path: Path, how: list[str], codec: str) -> None:
+@pytest.mark.laws
+@pytest.mark.parametrize(
+    ("codec", "how"),
+    of_the_day(
+        product(
+            ["none", "zstd"], [["--format", "text"], ["--format", "json"], ["--format", "kafka", "--print-data-log"]]
+        ),
+        2,
+        whole=not QUICK,
+    ),
+)
+def test_many_small_records(tmp_path: Path, codec: str, how: list[str]) -> None:
     payload = tiny_records(1_000_000)  # 9 MiB; as rows they took 107 MiB
     packed = compress(CODECS.index(codec), payload)
     batch = build.batch([], codec=codec, payload=packed, count=1_000_000, last_offset_delta=999_999)

@@ -6,10 +6,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from support.laws import QUICK, of_the_day
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 START = "next: start the broker"
@@ -43,9 +46,13 @@ def finding(ran: Any, code: str) -> dict[str, Any]:
     return dict(found)
 
 
-@pytest.mark.parametrize("given", [["d"], ["d/retained-0"]])
-@pytest.mark.parametrize("strategy", ["--truncate", "--salvage", "--reindex"])
-@pytest.mark.parametrize("name", UNREADABLE)
+@pytest.mark.laws
+@pytest.mark.parametrize(
+    ("name", "strategy", "given"),
+    of_the_day(
+        product(UNREADABLE, ["--truncate", "--salvage", "--reindex"], [["d"], ["d/retained-0"]]), 4, whole=not QUICK
+    ),
+)
 def test_the_id_comes_from_the_metadata_log(
     changing: Any, leader: Path, name: str, strategy: str, given: list[str]
 ) -> None:

@@ -14,7 +14,7 @@ from convert.test_log_output import SOME, TRANSACTIONS, name_of, no_sync, writte
 from kdump.convert.log_options import LogOutputOptions
 from kdump.log.log_slice import Bounds
 from support import build
-from support.laws import examples
+from support.laws import QUICK, examples, of_the_day
 from support.new_logs import Row, batches, converted, defects, rows_of
 
 __all__ = ["no_sync"]
@@ -43,7 +43,8 @@ def bounds_of(rows: Sequence[Row]) -> list[int]:
     return [times[len(times) // 4], times[len(times) // 2], times[-1], times[-1] + 1] if times else [0]
 
 
-@pytest.mark.parametrize("directory", sorted({*SOME, *TRANSACTIONS[::3]}), ids=name_of)
+@pytest.mark.laws
+@pytest.mark.parametrize("directory", of_the_day(sorted({*SOME, *TRANSACTIONS[::3]}), 3, whole=not QUICK), ids=name_of)
 def test_fixtures(directory: Path, tmp_path: Path) -> None:
     everything = rows_of(directory)
     for number, bound in enumerate(bounds_of(everything)):

@@ -30,7 +30,7 @@ from kdump.storage.partition import Partition
 from kdump.storage.walk import MAX_BATCH_BYTES
 from kdump.writer.log import Log
 from support import build, object_stores
-from support.laws import examples
+from support.laws import QUICK, examples, of_the_day
 from support.object_stores import Unsteady
 from support.replica_cluster import Cluster, written
 from support.transactions_in import transactions_in
@@ -118,7 +118,10 @@ def test_any_cutting_of_damaged_copies_gives_the_records_of_one_conversion(
         assert rows_of_ranges(copies, sizes) == expected, sizes
 
 
-@pytest.mark.parametrize("directory", PARTITIONS, ids=lambda path: f"{path.parent.name}-{path.name}")
+@pytest.mark.laws
+@pytest.mark.parametrize(
+    "directory", of_the_day(PARTITIONS, 3, whole=not QUICK), ids=lambda path: f"{path.parent.name}-{path.name}"
+)
 def test_ranges_end_at_the_last_stable_offset_and_know_later_markers(directory: Path) -> None:
     expected = rows_of_log([directory], "read-committed")
     for sizes in (RangeSizes(), RangeSizes(records=3), RangeSizes(least=7)):

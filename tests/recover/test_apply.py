@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from kdump.storage.pieces import Piece
 from kdump.storage.stamps import Stamp
 from support import directories, recovery_plans
 from support.directories import NOW_MS, stem
+from support.laws import QUICK, of_the_day
 from support.recovery_plans import (
     CASES,
     PARTITION,
@@ -350,10 +352,18 @@ def test_a_file_that_changes_while_the_new_ones_are_written(tmp_path: Path) -> N
     assert contents(tree(directory))[f"{B}.log"] == PARTITION[f"{B}.log"]
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize(
-    "vanishes", [f"{A}.log", f"{B}.log", f"{B}.index", f"{C}.log", f"{C}.snapshot", "leader-epoch-checkpoint"]
+    ("case", "vanishes"),
+    of_the_day(
+        product(
+            ["truncate", "salvage"],
+            [f"{A}.log", f"{B}.log", f"{B}.index", f"{C}.log", f"{C}.snapshot", "leader-epoch-checkpoint"],
+        ),
+        3,
+        whole=not QUICK,
+    ),
 )
-@pytest.mark.parametrize("case", ["truncate", "salvage"])
 def test_a_file_that_vanishes_in_the_middle(tmp_path: Path, case: str, vanishes: str) -> None:
     """Before each step. All others are still there: in their place, kept, or as the two parts of one."""
     for at in range(1, 30):

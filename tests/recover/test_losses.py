@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from support.damage import NotApplicable
+from support.laws import QUICK
 from support.losses import CASES, LossCase, broken_promises
 
-SHARE = 150
+SHARE = 80 if QUICK else 150
 CHOSEN = CASES if os.environ.get("KDUMP_LAWS") == "all" else random.Random("losses").sample(CASES, SHARE)
 LATER = "compacted/later-0"
 KEPT = [
@@ -28,6 +29,7 @@ def words(case: object) -> str | None:
     return " ".join((Path(case.partition).name, *case[1:])) if isinstance(case, LossCase) else None
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("case", CHOSEN, ids=words)
 def test_what_a_recovery_says_is_lost(case: LossCase, tmp_path: Path) -> None:
     try:

@@ -7,6 +7,7 @@ import pickle
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import Report
 from kdump.verify.scan import ScanTask
 from support.cases import each
+from support.laws import QUICK, of_the_day
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 PARTITIONS = sorted({path.parent for path in FIXTURES.glob("*/*/*.log")})
@@ -71,10 +73,20 @@ def planned(path: Path, options: RecoverOptions, engine: Engine | None = None) -
     return plans
 
 
-@pytest.mark.parametrize("rebuild_all", [False, True])
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("given", ["logs/transfers-0", "logs/transfers-1", "logs", "."])
-@pytest.mark.parametrize("engine", [Serial(), Processes(2)], ids=["one process", "processes"])
+@pytest.mark.laws
+@pytest.mark.parametrize(
+    ("engine", "given", "strategy", "rebuild_all"),
+    of_the_day(
+        product(
+            [Serial(), Processes(2)],
+            ["logs/transfers-0", "logs/transfers-1", "logs", "."],
+            STRATEGIES,
+            [False, True],
+        ),
+        5,
+        whole=not QUICK,
+    ),
+)
 def test_planning_lists_each_partition_once(
     directory: Path, listings: Count, given: str, strategy: str, engine: Engine, *, rebuild_all: bool
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -85,8 +86,9 @@ def wrong(findings: tuple[Finding, ...] | list[Finding]) -> set[tuple[str, str]]
 
 
 @pytest.mark.laws
-@pytest.mark.parametrize("name", ["none", *damage_partition.DAMAGES])
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize(
+    ("name", "how"), of_the_day(product(["none", *damage_partition.DAMAGES], HOW), 2, whole=not QUICK)
+)
 def test_what_a_recovery_leaves(name: str, how: str, tmp_path: Path) -> None:
     options = HOW[how]
     for number, directory in enumerate(damaged(name, how, tmp_path / "before")):

@@ -16,6 +16,7 @@ from kdump.render.html.budget import MOST_BYTES, BoundedList, Budget
 from kdump.render.html.page import page
 from kdump.render.html.script_data import Encoded
 from kdump.verify.catalogue import CATALOGUE
+from support.laws import QUICK, of_the_day
 
 TESTS = Path(__file__).parents[1]
 MOST_MEMORY = 192 << 20
@@ -41,7 +42,8 @@ def numbers_of(text: str, words: str) -> list[int]:
     return [int(found) for found in re.findall(rf"(\d+) {words}", text)]
 
 
-@pytest.mark.parametrize("command", ["verify", "recover", "compare", "stat"])
+@pytest.mark.laws
+@pytest.mark.parametrize("command", of_the_day(["verify", "recover", "compare", "stat"], 4, whole=not QUICK))
 def test_no_page_is_larger_than_the_bound_and_it_says_what_it_leaves_out(command: str, tmp_path: Path) -> None:
     size, peak = written(command, tmp_path / "page.html")
     assert size == (tmp_path / "page.html").stat().st_size
