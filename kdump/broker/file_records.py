@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.transactions import TransactionMarker
-from kdump.format import control, legacy
+from kdump.format import legacy
 from kdump.format.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -29,7 +29,6 @@ from kdump.format.batch import (
     header_at,
     wrapped,
 )
-from kdump.format.control import ControlType
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET, Read
 from kdump.kernel.crc import crc32, crc32c
 from kdump.kernel.records import RECORD_COLUMNS
@@ -204,6 +203,8 @@ class FileRecords:
         Of an uncompressed batch only the first record is read (ControlRecordType.parse,
         EndTransactionMarker.deserialize).
         """
+        from kdump.format import control  # a start over a log without control batches needs none of its types
+
         attributes, count = header.attributes & 0xFF, header.records_count
         if count == 0:
             return None
@@ -224,7 +225,7 @@ class FileRecords:
             kind = control.decode_key(key).type
         except ValueError:
             raise _control_error(batch, "InvalidRecordException") from None
-        if kind not in (ControlType.ABORT, ControlType.COMMIT):
+        if kind not in (control.ControlType.ABORT, control.ControlType.COMMIT):
             raise _control_error(batch, "IllegalArgumentException")
         if value is None:
             raise _control_error(batch, "NullPointerException")
@@ -236,7 +237,7 @@ class FileRecords:
             raise _control_error(batch, exception) from None
         # With LogAppendTime a record has the timestamp of its batch (DefaultRecordBatch.iterator).
         timestamp = header.max_timestamp if attributes & LOG_APPEND_TIME else row[_TIMESTAMP]
-        return TransactionMarker(kind == ControlType.ABORT, marker.coordinator_epoch, timestamp)
+        return TransactionMarker(kind == control.ControlType.ABORT, marker.coordinator_epoch, timestamp)
 
 
 def _control_error(batch: FileChannelRecordBatch, exception: str) -> UncaughtReadError:
