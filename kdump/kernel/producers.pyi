@@ -63,8 +63,11 @@ class Producers:
     def load(self, entries: Buffer) -> None:
         """Replace the state by the entries of a complete snapshot (kdump.format.producer_snapshot), 46 bytes each."""
 
-    def forget(self) -> None:
-        """Note that batches are missing here. The state of a producer is uncertain until its next event."""
+    def forget(self, missing: bool = False) -> None:
+        """Note that batches are missing here. The state of a producer is uncertain until its next event.
+
+        `missing`: no bytes are damaged, so that they are gone where a log cleaner goes over the log.
+        """
 
     def replay(self, events: Buffer) -> None:
         """Apply events in log order."""

@@ -303,11 +303,10 @@ cdef class Producers:
 
     cdef readonly bint complete
     cdef bint _sequences, _exact, _failed
-    cdef int32_t _generation
+    cdef int32_t _generation, _damaged  # the second one: after damage, not after offsets that are missing
     cdef ProducerTable _table    # of Producer
     cdef Node *_nodes
-    cdef int32_t _node_capacity
-    cdef int32_t _free_node
+    cdef int32_t _node_capacity, _free_node
     cdef int32_t _first_node, _last_node
     cdef int64_t _uncertain      # open transactions whose first offset is not certain
     cdef ProblemRow *_rows
@@ -585,15 +584,16 @@ cdef class Producers:
         """Apply a control batch that the cleaner emptied: a broker does nothing, and remembers the producer's id."""
         cdef Producer *e = self.find(event.producer_id)
         if e != NULL:
-            if e.node >= 0 and e.generation == self._generation and e.flags & FILLED:
+            if e.node >= 0 and e.generation >= self._damaged and e.flags & FILLED:
                 self.add_problem(MARKER_EMPTY, event, e)
         elif self._exact:
             e = self.add(event.producer_id)
             if e != NULL:
                 e.generation = self._generation - 1
 
-    cdef inline void gap(self) noexcept nogil:
+    cdef inline void gap(self, bint missing) noexcept nogil:
         self._generation += 1
+        self._damaged = self._damaged if missing else self._generation
         self.complete = False
 
     cdef void apply(self, const uint8_t *events, int64_t count) noexcept nogil:
@@ -606,7 +606,7 @@ cdef class Producers:
             elif event.kind == KIND_ABORT or event.kind == KIND_COMMIT:
                 self.marker(&event)
             elif event.kind == KIND_GAP:
-                self.gap()
+                self.gap(False)
             elif event.kind == KIND_EMPTY:
                 self.empty_control_batch(&event)
             else:
@@ -625,8 +625,8 @@ cdef class Producers:
         if self._failed:
             raise MemoryError
 
-    def forget(self):
-        self.gap()
+    def forget(self, bint missing=False):
+        self.gap(missing)
 
     def load(self, entries):
         cdef Py_buffer view

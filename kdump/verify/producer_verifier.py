@@ -44,7 +44,7 @@ class ProducerVerifier:
 
                 self._producers.load(entry_bytes(found))
         elif state.end_offset != base_offset:
-            self._producers.forget()
+            self._producers.forget(missing=True)
             state.broken = True
             if file is not None:
                 self._read(file)

@@ -80,6 +80,7 @@ class Producer:
     transaction: int = -1
     transaction_certain: bool = False
     known: bool = True
+    undamaged: bool = True  # no damage after its last batch
     certain: bool = False  # no batch of it was ever missing
     sequence_known: bool = False
     marker_offset: int = -1  # of the last marker, when no data came after it
@@ -211,11 +212,12 @@ class Producers:
         self.begun = sorted(begun, key=lambda producer_id: self.table[producer_id].transaction)
         self.complete = True
 
-    def forget(self) -> None:
-        """Batches are missing here."""
+    def forget(self, *, missing: bool = False) -> None:
+        """Batches are missing here, or bytes are damaged."""
         self.complete = False
         for producer in self.table.values():
             producer.known = False
+            producer.undamaged = producer.undamaged and missing
 
     def segment(self, data: bytes, base_offset: int | None) -> None:
         """Every batch of a segment, and its damage."""
@@ -234,7 +236,7 @@ class Producers:
             self.data(batch)
         elif batch.count == 0:
             before = self.table.get(batch.producer_id)
-            if before is not None and before.known and before.filled and batch.producer_id in self.begun:
+            if before is not None and before.undamaged and before.filled and batch.producer_id in self.begun:
                 self.trouble("txn/marker-empty", batch, before, -1, marker=True)
         else:
             marker = marker_of(data, batch)
@@ -292,7 +294,7 @@ class Producers:
         producer.last_offset = batch.last_offset
         producer.offset_delta = batch.last_offset_delta
         producer.timestamp = batch.max_timestamp
-        producer.known = True
+        producer.known = producer.undamaged = True
         producer.marker_offset = -1
         if transactional and batch.producer_id not in self.begun:
             producer.transaction = batch.offset
@@ -345,7 +347,7 @@ class Producers:
             producer.sequence_known = sure
         producer.timestamp = batch.max_timestamp
         producer.coordinator_epoch = marker.coordinator_epoch
-        producer.known = True
+        producer.known = producer.undamaged = True
         producer.marker_offset = batch.offset
 
     def entry(self, batch: Batch, producer: Producer) -> Aborted:

@@ -115,6 +115,11 @@ def without_marker(writer: Writer) -> None:
     writer.add(build.empty_batch(at, at, control=True, producer_id=2, max_timestamp=writer.now_ms, epoch=writer.epoch))
 
 
+def after_a_hole(writer: Writer) -> None:
+    """The same in a segment of its own, after offsets that were gone when a broker fetched it."""
+    without_marker(writer.skip().roll(new_epoch=False))
+
+
 def stamped(*timestamps: int, roll: bool = False) -> Writer:
     writer = Writer()
     for number, timestamp in enumerate(timestamps):
@@ -496,6 +501,14 @@ def test_the_end_of_a_log_is_known(tmp_path: Path, files: Files, what: str) -> N
     for each in found:
         assert (each.data["expected"], each.data["value"]) == (4, 5)
         assert each.position > 0
+
+
+def test_a_marker_without_records_after_offsets_that_are_missing(tmp_path: Path) -> None:
+    """The control batch itself shows that a log cleaner goes over the log, from which the offsets are gone."""
+    findings = Shown(write(tmp_path / "d", of(markers(after_a_hole)))).findings
+    (found,) = (each for each in findings if each.code == "txn/marker-empty")
+    assert (found.offset, found.data["first"]) == (2, 0)
+    assert max(each.severity for each in findings) is Severity.WARNING
 
 
 @pytest.mark.parametrize("code", CASES)
