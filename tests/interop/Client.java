@@ -1,3 +1,5 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Arrays;
@@ -11,6 +13,8 @@ import java.util.concurrent.Future;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.AbortTransactionSpec;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ListOffsetsOptions;
 import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.OffsetSpec;
@@ -23,12 +27,14 @@ import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.ElectionType;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Writes, reads, ends transactions. Arguments: bootstrap server, then commands, with `then` between them. A partition is
- * named as its directory is, and records of a topic `compacted` have keys.
+ * Writes, reads, ends transactions. Arguments: bootstrap server, then commands, with `then` between them, or `-`: the
+ * commands are then the lines of standard input. A partition is named as its directory is, and records of a topic
+ * `compacted` have keys.
  *
  * `write` and per partition `partition:<producer><kind><batches> …`: each is a transaction, Committed, Aborted or left Open,
  * or batches of an Idempotent or a Plain producer; a producer is one of its topic, and what it leaves open goes on in the next;
@@ -36,7 +42,10 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * `open` and partitions: a line `partition offset` for each transaction that has no end, by its first offset;
  * `abort` partition and first offset: a line `aborted`;
  * `put` partition and records, `key=value` or, for a tombstone, `key`, each in a batch of its own;
- * `lead` partition and its replicas, of which the first one leads then.
+ * `in` partition, a producer of its topic, what becomes of its transaction (C, A or O), and records as for `put`;
+ * `served` isolation level and partitions: a line `partition offset key=value` for each record, tombstones without `=`;
+ * `lead` partition and its replicas, of which the first one leads then;
+ * `set` and settings `name=value` of all brokers.
  *
  * Behind what a command prints stands a line `then`.
  */
@@ -51,6 +60,16 @@ public class Client {
     public static void main(String[] args) throws Exception {
         bootstrap = args[0];
         admin = Admin.create(Map.of("bootstrap.servers", bootstrap));
+        if (args[1].equals("-")) {
+            BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+                String[] words = line.split(" ");
+                run(words[0], List.of(words).subList(1, words.length));
+                System.out.println("then");
+                System.out.flush();
+            }
+            Runtime.getRuntime().halt(0);
+        }
         int start = 1;
         for (int end = 1; end <= args.length; end++) {
             if (end == args.length || args[end].equals("then")) {
@@ -73,7 +92,8 @@ public class Client {
                 }
                 ended(arguments.stream().filter(one -> !one.contains("O")).map(one -> partition(one.split(":")[0])).toList());
             }
-            case "read" -> read(arguments.get(0), arguments.stream().skip(1).map(Client::partition).toList());
+            case "read", "served" -> read(
+                arguments.get(0), arguments.stream().skip(1).map(Client::partition).toList(), command.equals("served"));
             case "open" -> {
                 for (var found : producers(arguments.stream().map(Client::partition).toList()).entrySet()) {
                     for (ProducerState one : found.getValue()) {
@@ -82,15 +102,45 @@ public class Client {
                     }
                 }
             }
-            case "put" -> put(partition(arguments.get(0)), arguments.subList(1, arguments.size()));
+            case "put" -> {
+                var producer = PRODUCERS.computeIfAbsent(
+                    partition(arguments.get(0)).topic() + 'I', name -> producer(name, 'I', false));
+                put(producer, partition(arguments.get(0)), arguments.subList(1, arguments.size()));
+            }
+            case "in" -> transact(
+                partition(arguments.get(0)), arguments.get(1), arguments.get(2).charAt(0),
+                arguments.subList(3, arguments.size()));
             case "lead" -> lead(partition(arguments.get(0)), arguments.stream().skip(1).map(Integer::valueOf).toList());
+            case "set" -> {
+                var changed = arguments.stream().map(each -> each.split("=", 2)).map(each ->
+                    new AlterConfigOp(new ConfigEntry(each[0], each[1]), AlterConfigOp.OpType.SET)).toList();
+                var brokers = new ConfigResource(ConfigResource.Type.BROKER, "");
+                admin.incrementalAlterConfigs(Map.of(brokers, changed)).all().get();
+            }
             case "delete" -> admin.deleteTopics(arguments).all().get();
             default -> abort(partition(arguments.get(0)), Long.parseLong(arguments.get(1)));
         }
     }
 
-    private static void put(TopicPartition to, List<String> records) throws Exception {
-        var producer = PRODUCERS.computeIfAbsent(to.topic() + 'I', name -> producer(name, 'I', false));
+    private static void transact(TopicPartition to, String name, char kind, List<String> records) throws Exception {
+        String id = to.topic() + name;
+        KafkaProducer<byte[], byte[]> producer = PRODUCERS.computeIfAbsent(id, one -> producer(one, kind, true));
+        if (OPEN.add(id)) {
+            producer.beginTransaction();
+        }
+        put(producer, to, records);
+        if (kind == 'C') {
+            producer.commitTransaction();
+        } else if (kind == 'A') {
+            producer.abortTransaction();
+        }
+        if (kind != 'O') {
+            OPEN.remove(id);
+        }
+    }
+
+    private static void put(KafkaProducer<byte[], byte[]> producer, TopicPartition to, List<String> records)
+        throws Exception {
         for (String record : records) {
             String[] parts = record.split("=", 2);
             byte[] value = parts.length > 1 ? bytes(parts[1]) : null;
@@ -174,7 +224,7 @@ public class Client {
         return producer;
     }
 
-    private static void read(String isolation, List<TopicPartition> partitions) throws Exception {
+    private static void read(String isolation, List<TopicPartition> partitions, boolean keys) throws Exception {
         IsolationLevel level = isolation.equals("read_committed") ? IsolationLevel.READ_COMMITTED : IsolationLevel.READ_UNCOMMITTED;
         Map<TopicPartition, OffsetSpec> latest =
             partitions.stream().collect(Collectors.toMap(partition -> partition, partition -> OffsetSpec.latest()));
@@ -184,11 +234,15 @@ public class Client {
         Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "isolation.level", isolation, "auto.offset.reset", "none");
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
             consumer.assign(partitions);
-            partitions.forEach(partition -> consumer.seek(partition, 0));
+            consumer.seekToBeginning(partitions);
             long limit = System.nanoTime() + 90_000_000_000L;
             while (partitions.stream().anyMatch(one -> consumer.position(one) < ends.get(one)) && System.nanoTime() < limit) {
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(500))) {
                     String value = record.value() == null ? "null" : new String(record.value(), StandardCharsets.UTF_8);
+                    if (keys) {
+                        String key = record.key() == null ? "" : new String(record.key(), StandardCharsets.UTF_8);
+                        value = record.value() == null ? key : key + "=" + value;
+                    }
                     System.out.println(record.topic() + "-" + record.partition() + " " + record.offset() + " " + value);
                 }
             }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 from types import ModuleType
 
 from support.waits import until
@@ -50,6 +53,42 @@ class Client:
 
     def write(self, *what: str) -> None:
         self.run(("write", *what))
+
+
+class Session(Client):
+    """The same in one process: a transaction that is left open goes on with the next command of its producer."""
+
+    def __init__(self, kafka: ModuleType, bootstrap: str, process: subprocess.Popen[bytes]) -> None:
+        super().__init__(kafka, bootstrap)
+        self._process = process
+
+    def run(self, *commands: Sequence[str]) -> list[list[str]]:
+        """The lines that each command prints."""
+        return [self._one(" ".join(command)) for command in commands]
+
+    def _one(self, line: str) -> list[str]:
+        given, printed = self._process.stdin, self._process.stdout
+        assert given is not None
+        assert printed is not None
+        limit = Timer(150, self._process.kill)
+        limit.start()
+        try:
+            given.write(f"{line}\n".encode())
+            given.flush()
+            found = []
+            while (text := printed.readline().decode()) != "then\n":
+                assert text, f"no answer to {line}"
+                found.append(text.rstrip("\n"))
+        finally:
+            limit.cancel()
+        return found
+
+
+@contextmanager
+def session(kafka: ModuleType, bootstrap: str) -> Iterator[Session]:
+    """A client that runs until the end of the block."""
+    with kafka.background(kafka.NEWEST, HERE / "Client.java", bootstrap, "-", stdin=subprocess.PIPE) as process:
+        yield Session(kafka, bootstrap, process)
 
 
 def records(lines: Sequence[str], partitions: Sequence[str]) -> Read:
