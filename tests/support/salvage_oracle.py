@@ -59,7 +59,8 @@ def content(directory: Path, log: PlannedSegment) -> bytes:
 
 def results(directory: Path, found: SalvageResult) -> dict[str, bytes]:
     """The logs afterwards by name."""
-    return {f"{log.base_offset:020d}{found.suffix}": content(directory, log) for log in found.segments}
+    suffix = ".kafka" if any(directory.glob("*.kafka")) else ".log"
+    return {f"{log.base_offset:020d}{suffix}": content(directory, log) for log in found.segments}
 
 
 def files(directory: Path) -> dict[str, bytes]:

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from kdump.broker.rebuild_request import PlannedSegment
-from kdump.broker.refusal_reason import RefusalReason
-from kdump.broker.result import Refusal
 from kdump.log.damage import Damage
 from kdump.log.ranges import ByteRange
 from kdump.log.segment_batches import SegmentBatches, file_items
@@ -25,7 +23,6 @@ def keep_kafka07(directory: str, files: Sequence[SegmentBatches], options: Recov
     last = max((one.number for one in files if one.batches), default=-1)
     segments: list[PlannedSegment] = []
     dropped: dict[Piece, str] = {}
-    refusals: list[Refusal] = []
     end: int | None = None
     for one in files:
         size, stop, code = one.log.size, one.log.size, "segment/overlap"
@@ -37,21 +34,13 @@ def keep_kafka07(directory: str, files: Sequence[SegmentBatches], options: Recov
             stop = max(0, following - one.base)
         if stop < size:
             dropped[Piece(one.name, stop, size)] = code
-        if end not in (None, one.base) and not (one.number > last and not stop):
-            refusals.append(Refusal("IllegalStateException", one.name, None, RefusalReason.FILE_SIZE))
         if one.number > last >= 0 and not stop and one.base != end:
             continue
         for piece in _split(directory, one, Piece(one.name, 0, stop), options):
             pieces = (piece,) if piece.start < piece.stop else ()
             segments.append(PlannedSegment(one.base + piece.start, pieces, False, False))
         end = one.base + stop
-    return SalvageResult(
-        tuple(segments),
-        ".kafka",
-        dropped,
-        log_end_offset=end,
-        refusals=tuple(refusals),
-    )
+    return SalvageResult(tuple(segments), dropped)
 
 
 def _split(directory: str, one: SegmentBatches, piece: Piece, options: RecoverOptions) -> Iterator[Piece]:

@@ -100,19 +100,13 @@ def _attempt(
     indexes = kept_indexes(replay.transactions, stay, old, layout.segments, files)
     valid = valid_segments(files, layout, replay)
     refusals = refusals_of(partition.path, files, layout, replay, valid, options.index_interval_bytes)
-    undecided, missing = replay.transactions.undecided, replay.transactions.missing_offsets
     result = SalvageResult(
         tuple(layout.segments),
         dropped=dict(dropped for one in files for dropped in _dropped(one, removed)),
-        renamed=layout.renamed,
         conflicts=tuple(_conflict(files, conflict) for conflict in ordered.conflicts),
-        undecided=tuple(undecided),
-        sentences=tuple(undecided_sentence(one, partition.topic_partition) for one in undecided),
+        undecided=tuple(replay.transactions.undecided),
         transaction_indexes=indexes.written,
         right_indexes=indexes.right,
-        missing=tuple((one.start, one.last) for one in missing),
-        log_end_offset=layout.log_end_offset,
-        refusals=refusals,
         valid_segments=valid,
     )
     return _Attempt(result, batches_refused(refusals, layout))

@@ -16,7 +16,7 @@ Sources: ProducerStateManager, TransactionIndex, and of the consumer CompletedFe
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kdump.format.batch import TRANSACTIONAL
@@ -99,10 +99,6 @@ class TransactionReplay:
     def open(self) -> dict[int, int]:
         """The first offset of each open transaction by its producer."""
         return {each.producer_id: each.first_offset or 0 for each in open_transactions(self._transactions)}
-
-    @property
-    def missing_offsets(self) -> Sequence[OffsetRange]:
-        return [one.offsets for one in self._lost]
 
     def add_lost(self, lost: LostBytes) -> None:
         self._lost.append(lost)

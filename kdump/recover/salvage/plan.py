@@ -14,7 +14,7 @@ from kdump.recover.plan_builder import PlanBuilder
 from kdump.recover.plan_input import PlanInput
 from kdump.recover.rebuild_cache import RebuildBudget
 from kdump.recover.salvage.conflicts import conflict_sentence
-from kdump.recover.salvage.keep import keep
+from kdump.recover.salvage.keep import keep, undecided_sentence
 from kdump.recover.salvage.result import SalvageResult
 from kdump.storage.partition import Partition
 
@@ -26,7 +26,8 @@ def salvage(given: PlanInput, partition: Partition, budget: RebuildBudget | None
     builder.gap_codes = dict(kept.dropped)
     plan = _plan_kafka07(builder, kept) if given.is_kafka07 else _plan_start(builder, kept)
     conflicts = tuple(conflict_sentence(conflict) for conflict in kept.conflicts)
-    return plan._replace(undecided=kept.sentences, conflicts=conflicts)
+    undecided = tuple(undecided_sentence(one, partition.topic_partition) for one in kept.undecided)
+    return plan._replace(undecided=undecided, conflicts=conflicts)
 
 
 def _plan_start(builder: PlanBuilder, kept: SalvageResult) -> Plan:

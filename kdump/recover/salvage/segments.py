@@ -15,14 +15,13 @@ from kdump.verify.reaction import is_valid_log
 
 
 class SegmentLayout:
-    """The segments afterwards, in order, and the batches of each; `renamed` has the new names of files."""
+    """The segments afterwards, in order, and the batches of each."""
 
     def __init__(self, files: Sequence[SegmentBatches], *, rebuild_all: bool) -> None:
         self._files, self._rebuild_all = files, rebuild_all
         self.kept: list[list[BatchSpan]] = [[] for _ in files]
         self.segments: list[PlannedSegment] = []
         self.batches: list[list[BatchSpan]] = []
-        self.renamed: dict[str, str] = {}
 
     def lay_out(self, directory: str, batches: Iterable[BatchSpan]) -> None:
         """Make the segments of these batches. Raises SourceError."""
@@ -45,24 +44,14 @@ class SegmentLayout:
                     used.add(one.base)
                     self._add(one, one.base, [])
 
-    @property
-    def log_end_offset(self) -> int | None:
-        """The next offset after the last batch, None without a segment."""
-        ends = [own[-1].last + 1 for own in self.kept if own]
-        return max([*ends, *(segment.base_offset for segment in self.segments[-1:])], default=None)
-
     def _base_of(
         self, one: SegmentBatches, own: Sequence[BatchSpan], lowest: int, used: set[int], reader: BatchReader
     ) -> int:
         """The base offset of a file: of its name, its actual one or that of its first batch, whichever fits."""
         for base in (one.base, one.actual_base_offset):
             if lowest <= base <= own[0].first and own[0].last - base <= HIGHEST_RELATIVE_OFFSET and base not in used:
-                break
-        else:
-            base = max(lowest, reader.first_offset(own[0]))
-        if segment_file_name(base, ".log") != one.name:
-            self.renamed[one.name] = segment_file_name(base, ".log")
-        return base
+                return base
+        return max(lowest, reader.first_offset(own[0]))
 
     def _add_segments(self, one: SegmentBatches, base: int, own: Iterable[BatchSpan], reader: BatchReader) -> None:
         """The batches of a file as one segment, or as more where an index could not hold their offsets."""
