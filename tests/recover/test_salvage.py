@@ -24,7 +24,7 @@ from kdump.recover.plan import SALVAGE, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.planner import plan_recovery
 from kdump.recover.recover import recover_logs
 from kdump.recover.salvage.conflicts import conflict_sentence
-from kdump.recover.salvage.keep import undecided_sentence
+from kdump.recover.salvage.plan import undecided_sentence
 from kdump.recover.salvage.result import SalvageResult
 from kdump.storage.discovery import discover
 from kdump.storage.partition import LogFile, Segment

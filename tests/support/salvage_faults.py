@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kdump.recover.plan import RecoverOptions
-from kdump.recover.salvage.keep import keep
+from kdump.recover.salvage.plan import keep
 from kdump.recover.salvage.result import SalvageResult
 from kdump.storage.partition import Partition
 from kdump.storage.pieces import Piece

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kdump.broker import predict as broker
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.recover.plan import RecoverOptions
-from kdump.recover.salvage.keep import keep
+from kdump.recover.salvage.plan import keep
 from kdump.recover.salvage.result import SalvageResult
 from kdump.storage.discovery import discover
 from kdump.storage.partition import Partition
