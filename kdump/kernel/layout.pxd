@@ -250,36 +250,75 @@ cdef inline void clear_diagnosis(int64_t *row) noexcept nogil:
     row[FOUND_TIMESTAMP] = NO_VALUE
 
 
+# The header of a batch, or of a message of magic 0 or 1.
+cdef struct BatchHeader:
+    int64_t position
+    int64_t total
+    int64_t first            # of a wrapper message, `last`: it does not store it
+    int64_t last
+    int64_t count            # -1: of a wrapper message
+    int64_t base_timestamp
+    int64_t max_timestamp
+    int64_t producer_id
+    int32_t epoch
+    int32_t producer_epoch
+    int32_t base_sequence
+    int32_t attributes
+    int32_t marker           # of a control batch, once it is read: 0 abort, 1 commit, -1 none
+    uint8_t magic
+    uint8_t codec
+
+
+cdef inline void parse_header(BatchHeader *h, const uint8_t *p, int64_t total, int64_t position) noexcept nogil:
+    """Read all fields of the header at p. A scan reads those that it needs: most batches need few."""
+    h.position = position
+    h.total = total
+    h.magic = p[MAGIC_AT]
+    h.marker = -1
+    if h.magic >= 2:
+        h.first = be64(p)
+        h.last = last_offset_of(p)
+        h.count = be32(p + RECORDS_COUNT_AT)
+        h.epoch = be32(p + LEADER_EPOCH_AT)
+        h.attributes = attributes_of(p)
+        h.codec = h.attributes & CODEC_MASK
+        h.base_timestamp = be64(p + BASE_TIMESTAMP_AT)
+        h.max_timestamp = be64(p + MAX_TIMESTAMP_AT)
+        h.producer_id = be64(p + PRODUCER_ID_AT)
+        h.producer_epoch = be16(p + PRODUCER_EPOCH_AT)
+        h.base_sequence = be32(p + BASE_SEQUENCE_AT)
+    else:
+        h.first = h.last = be64(p)
+        h.attributes = p[MESSAGE_ATTRIBUTES_AT]
+        h.codec = h.attributes & CODEC_MASK
+        h.count = -1 if h.codec else 1
+        h.producer_id = h.epoch = h.producer_epoch = h.base_sequence = -1
+        h.base_timestamp = h.max_timestamp = be64(p + MESSAGE_TIMESTAMP_AT) if h.magic == 1 else -1
+
+
 cdef inline void header_row(int64_t *row, const uint8_t *p, int64_t total, int64_t position,
                             uint32_t computed) noexcept nogil:
     """Fill the row of a batch or message from its header."""
-    cdef bint wrapper
+    cdef BatchHeader h
+    cdef bint legacy, wrapper
+    parse_header(&h, p, total, position)
+    legacy = h.magic < 2
+    wrapper = legacy and h.codec != 0
     row[POSITION] = position
     row[SIZE] = total
-    row[MAGIC] = p[MAGIC_AT]
+    row[MAGIC] = h.magic
     row[CRC] = stored_crc(p)
     row[COMPUTED_CRC] = computed
     clear_diagnosis(row)
-    if p[MAGIC_AT] >= 2:
-        row[BASE_OFFSET] = be64(p)
-        row[LAST_OFFSET] = last_offset_of(p)
-        row[COUNT] = be32(p + RECORDS_COUNT_AT)
-        row[EPOCH] = be32(p + LEADER_EPOCH_AT)
-        row[ATTRIBUTES] = attributes_of(p)
-        row[BASE_TIMESTAMP] = be64(p + BASE_TIMESTAMP_AT)
-        row[MAX_TIMESTAMP] = be64(p + MAX_TIMESTAMP_AT)
-        row[PRODUCER_ID] = be64(p + PRODUCER_ID_AT)
-        row[PRODUCER_EPOCH] = be16(p + PRODUCER_EPOCH_AT)
-        row[BASE_SEQUENCE] = be32(p + BASE_SEQUENCE_AT)
-        row[PAYLOAD_AT] = HEADER
-        row[PAYLOAD_SIZE] = total - HEADER
-    else:
-        wrapper = p[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK != 0
-        row[LAST_OFFSET] = be64(p)
-        row[BASE_OFFSET] = NO_VALUE if wrapper else row[LAST_OFFSET]
-        row[COUNT] = NO_VALUE if wrapper else 1
-        row[EPOCH] = NO_VALUE
-        row[ATTRIBUTES] = p[MESSAGE_ATTRIBUTES_AT]
-        row[BASE_TIMESTAMP] = row[MAX_TIMESTAMP] = be64(p + MESSAGE_TIMESTAMP_AT) if p[MAGIC_AT] == 1 else -1
-        row[PRODUCER_ID] = row[PRODUCER_EPOCH] = row[BASE_SEQUENCE] = -1
-        row[PAYLOAD_AT] = row[PAYLOAD_SIZE] = NO_VALUE
+    row[BASE_OFFSET] = NO_VALUE if wrapper else h.first
+    row[LAST_OFFSET] = h.last
+    row[COUNT] = NO_VALUE if wrapper else h.count
+    row[EPOCH] = NO_VALUE if legacy else h.epoch
+    row[ATTRIBUTES] = h.attributes
+    row[BASE_TIMESTAMP] = h.base_timestamp
+    row[MAX_TIMESTAMP] = h.max_timestamp
+    row[PRODUCER_ID] = h.producer_id
+    row[PRODUCER_EPOCH] = h.producer_epoch
+    row[BASE_SEQUENCE] = h.base_sequence
+    row[PAYLOAD_AT] = NO_VALUE if legacy else HEADER
+    row[PAYLOAD_SIZE] = NO_VALUE if legacy else total - HEADER

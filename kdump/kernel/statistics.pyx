@@ -71,55 +71,12 @@ cdef struct ProducerCells:
     int64_t records
     int64_t bytes
 
-# The header of a batch, or a message of magic 0 or 1.
-cdef struct BatchHeader:
-    int64_t position
-    int64_t total
-    int64_t first
-    int64_t last
-    int64_t count            # -1: a wrapper message, not opened
-    int64_t base_timestamp
-    int64_t max_timestamp
-    int64_t producer_id
-    int32_t epoch
-    int32_t producer_epoch
-    int32_t attributes
-    int32_t marker           # of a control batch: 0 abort, 1 commit, -1 none
-    uint8_t magic
-    uint8_t codec
-
 # What the walk knows of the batch before.
 cdef struct WalkState:
     int64_t known_last
     int32_t known_epoch
     bint has_last
     bint linked              # it lies directly before
-
-
-cdef inline void parse_header(BatchHeader *h, const uint8_t *p, int64_t total, int64_t position) noexcept nogil:
-    h.position = position
-    h.total = total
-    h.magic = p[MAGIC_AT]
-    h.marker = -1
-    if h.magic >= 2:
-        h.first = be64(p)
-        h.last = <int64_t> (<uint64_t> h.first + <uint64_t> <int64_t> be32(p + LAST_OFFSET_DELTA_AT))
-        h.count = be32(p + RECORDS_COUNT_AT)
-        h.epoch = be32(p + LEADER_EPOCH_AT)
-        h.attributes = attributes_of(p)
-        h.codec = h.attributes & CODEC_MASK
-        h.base_timestamp = be64(p + BASE_TIMESTAMP_AT)
-        h.max_timestamp = be64(p + MAX_TIMESTAMP_AT)
-        h.producer_id = be64(p + PRODUCER_ID_AT)
-        h.producer_epoch = be16(p + PRODUCER_EPOCH_AT)
-    else:
-        h.first = h.last = be64(p)
-        h.attributes = p[MESSAGE_ATTRIBUTES_AT]
-        h.codec = h.attributes & CODEC_MASK
-        h.count = -1 if h.codec else 1
-        h.epoch = h.producer_epoch = -1
-        h.producer_id = -1
-        h.base_timestamp = h.max_timestamp = be64(p + MESSAGE_TIMESTAMP_AT) if h.magic == 1 else -1
 
 
 cdef inline int32_t marker_of(const uint8_t *p, int64_t total) noexcept nogil:
