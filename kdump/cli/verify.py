@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from kdump.cli import completion, exit_status, options, streams
 from kdump.cli.execution import Found, ProblemLog, execution
@@ -65,8 +64,8 @@ FIRST = (
     *("deep", "compare", "live", "select", "explain", "by_partition", "verbose"),
     *("format_name", "fail_on", "quiet"),
 )
-NOT_COMPARED = ("deep", "live", "io_limit", "no_companions", "by_partition", "verbose", "spark_settings")
-NOT_IN_FINGERPRINTS = ("deep", "compare", "live", "no_companions", "by_partition", "verbose", "spark_settings")
+NOT_COMPARED = ("deep", "live", "io_limit", "no_companions", "by_partition", "verbose")
+NOT_IN_FINGERPRINTS = ("deep", "compare", "live", "no_companions", "by_partition", "verbose")
 ALL = "all"
 
 
@@ -266,11 +265,10 @@ def command(**chosen: Any) -> int:
 
 def _refuse_not_compared(chosen: dict[str, Any]) -> None:
     """Raise UsageError for an option that a comparison would not heed."""
-    given = click.get_current_context().get_parameter_source("master") is ParameterSource.COMMANDLINE
-    refused = [name for name in NOT_COMPARED if chosen[name]] + ["master"] * given
+    refused = [name for name in NOT_COMPARED if chosen[name]]
     for name in refused + ["compacted"] * (chosen["compacted"] != "auto"):
-        option = {"by_partition": "summary", "spark_settings": "spark_conf"}.get(name, name).replace("_", "-")
-        raise click.UsageError(f"--compare checks nothing but copies in this machine's processes: leave out --{option}")
+        option = {"by_partition": "summary"}.get(name, name).replace("_", "-")
+        raise click.UsageError(f"--compare checks nothing but copies: leave out --{option}")
 
 
 def _refuse_only_compared(chosen: dict[str, Any]) -> None:
@@ -294,11 +292,10 @@ def _refuse_only_in_fingerprints(chosen: dict[str, Any]) -> None:
         raise click.UsageError("--key-file is about fingerprints: give --fingerprint FILE or --compare, too")
     if not is_written:
         return
-    given = click.get_current_context().get_parameter_source("master") is ParameterSource.COMMANDLINE
-    refused = [name for name in (*NOT_IN_FINGERPRINTS, "select", "ignore") if chosen[name]] + ["master"] * given
+    refused = [name for name in (*NOT_IN_FINGERPRINTS, "select", "ignore") if chosen[name]]
     for name in refused + ["compacted"] * (chosen["compacted"] != "auto"):
-        option = {"by_partition": "summary", "spark_settings": "spark_conf"}.get(name, name).replace("_", "-")
-        raise click.UsageError(f"--fingerprint writes a file, in this machine's processes: leave out --{option}")
+        option = {"by_partition": "summary"}.get(name, name).replace("_", "-")
+        raise click.UsageError(f"--fingerprint writes a file, and checks nothing: leave out --{option}")
     if chosen["format_name"] in PAGE_FORMATS:
         raise click.UsageError("a fingerprint is compared, and is no page: leave out --format html")
     if chosen["fingerprint"] == "-":
@@ -312,7 +309,6 @@ def _fingerprint(chosen: dict[str, Any]) -> int:
     from kdump.replicas.fingerprint.copy_sketch import NO_KEY, FingerprintOptions
 
     _refuse_only_compared(chosen)
-    chosen = {**chosen, "master": None}
     path, started, problems = chosen["fingerprint"], time.monotonic(), ProblemLog("fingerprinted")
     key = NO_KEY if chosen["key_file"] is None else files.read_hash_key(chosen["key_file"])
     others = [files.read_fingerprint(each) for each in chosen["as_of"]]
@@ -332,7 +328,7 @@ def _fingerprint(chosen: dict[str, Any]) -> int:
     ):
         with single_file(path, sys.stdout.buffer, overwrite=overwrite, inputs=chosen["paths"]) as file:
             summary = files.FingerprintSummary(path)
-            for each in files.fingerprint_logs(job.found, file, what, engine=job.own_engine, fingerprints=copies):
+            for each in files.fingerprint_logs(job.found, file, what, engine=job.engine, fingerprints=copies):
                 if isinstance(each, SourceError):
                     problems.take([each])
                 else:
@@ -356,7 +352,7 @@ def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
 
     _refuse_not_compared(chosen)
     fails_undecided = chosen["fail_on"] == options.UNDECIDED
-    chosen = {**chosen, "master": None, "fail_on": Severity.ERROR if fails_undecided else chosen["fail_on"]}
+    chosen = {**chosen, "fail_on": Severity.ERROR if fails_undecided else chosen["fail_on"]}
     started, problems = time.monotonic(), ProblemLog("compared")
     printed = [files.read_fingerprint(path) for path in chosen["paths"] if files.is_fingerprint(path)]
     disks = [path for path in chosen["paths"] if not files.is_fingerprint(path)]
@@ -376,7 +372,7 @@ def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
         execution(found, chosen) as job,
         renderer(chosen["format_name"], sys.stdout, _look(chosen), VerifyRenderer) as out,
     ):
-        for compared in compare_logs(job.found, what, engine=job.own_engine, fingerprints=copies):
+        for compared in compare_logs(job.found, what, engine=job.engine, fingerprints=copies):
             if not isinstance(compared, PartitionComparison):
                 problems.take([compared])
                 continue

@@ -137,6 +137,27 @@ FINDINGS: Final = pa.schema(
         ("identity", pa.string()),  # the same for the same finding in every run
     ]
 )
+COMPARISONS: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("topic_id", pa.string()),
+        ("left", pa.string()),  # the two copies; of a fingerprint host and directory
+        ("right", pa.string()),
+        ("verdict", pa.string()),  # agree, diverged, undecided
+        ("end_offset", pa.int64()),
+        ("left_reach", pa.int64()),
+        ("right_reach", pa.int64()),
+        ("batches", pa.int64()),
+        ("records", pa.int64()),
+        ("keys", pa.int64()),
+        ("undecided_keys", pa.int64()),
+        ("because", pa.string()),  # reasons for what is undecided, with commas between them
+        ("differs", pa.string()),  # a JSON object, that of kdump verify --compare
+        ("stale", pa.string()),  # the copy that evidence names
+        ("evidence", pa.string()),  # a JSON array of that evidence
+    ]
+)
 GROUPS: Final = pa.schema(
     [
         ("path", pa.string()),  # the directory of the log of the coordinator

@@ -30,7 +30,7 @@ from kdump.storage.copies import by_directory, grouped_by_id, topic_id_of
 from kdump.storage.discovery import discover
 from kdump.storage.file_store import directory_above, exists, parent_of, store_of
 from kdump.storage.live import LIVE_READS
-from kdump.storage.partition import LogDirectory, Partition
+from kdump.storage.partition import LogDirectory, Partition, carried
 from kdump.storage.walk import MAX_BATCH_BYTES
 
 
@@ -150,7 +150,7 @@ def compare_logs(
         if isinstance(item, SourceError):
             errors.append(item)
         elif isinstance(item, Partition) and item.topic_partition is not None and not item.state and item.segments:
-            partitions.setdefault(item.topic_partition, []).append(item)
+            partitions.setdefault(item.topic_partition, []).append(carried(item))
     tasks = [
         _Copies(name, topic_id, tuple(sorted(copies, key=lambda copy: copy.path)))
         for name in dict.fromkeys([*partitions, *elsewhere])
@@ -234,6 +234,17 @@ class _Copies(NamedTuple):
     topic_partition: TopicPartition
     topic_id: str | None
     copies: tuple[Partition | CopyFingerprint, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of logs that the task reads."""
+        several = [copy for copy in self.copies if isinstance(copy, Partition)]
+        return sum(one.log.size for copy in several for one in copy.segments) if len(self.copies) > 1 else 0
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths that the task reads."""
+        return tuple(copy.path for copy in self.copies)
 
 
 def _topic_id(copy: Partition | CopyFingerprint) -> str | None:

@@ -49,9 +49,9 @@ def read(
     `offsets`: for each topic and partition the first offset and the one after the last; no others are read.
     `timestamps`: the records from the first one at or after a time to the one before the first at or after another.
     `columns`: those of the records that it has, in this order. `options` are further ones of the data source. URLs are
-    read with the session's settings spark.hadoop.fs.s3a.* and the like. The tables findings, producers, transactions
-    and groups are read at once, by a job that gives each segment of a large topic-partition a task of its own. So are
-    the headers of large logs without producer snapshots, for `kafka.isolation.level=read_committed`.
+    read with the session's settings spark.hadoop.fs.s3a.* and the like. The tables findings, producers, transactions,
+    groups and comparisons are read at once, by a job that gives each segment of a large topic-partition a task of its
+    own. So are the headers of large logs without producer snapshots, for `kafka.isolation.level=read_committed`.
     """
     several = [paths] if isinstance(paths, str | PathLike) else list(paths)
     texts = [fspath(path) for path in several]
@@ -70,7 +70,7 @@ def read(
     return reader.load(texts[0] if len(texts) == 1 else texts)
 
 
-_FOLDED: Final = frozenset({Table.FINDINGS, Table.PRODUCERS, Table.TRANSACTIONS, Table.GROUPS})
+_FOLDED: Final = frozenset({Table.FINDINGS, Table.PRODUCERS, Table.TRANSACTIONS, Table.GROUPS, Table.COMPARISONS})
 """The tables of which a row can be about all segments of a topic-partition."""
 
 

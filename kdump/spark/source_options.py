@@ -38,6 +38,7 @@ class Table(StrEnum):
     PRODUCERS = "producers"
     TRANSACTIONS = "transactions"
     GROUPS = "groups"
+    COMPARISONS = "comparisons"
 
 
 class TopicSelection(NamedTuple):

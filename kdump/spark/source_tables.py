@@ -1,14 +1,17 @@
 """The tables of what is known about logs, in tasks of about the same size: several topic-partitions, or part of one."""
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, cast
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, cast
 
 import pyarrow as pa
 
+from kdump.convert.log_tables.comparison_table import copies_at
 from kdump.convert.log_tables.table_reader import (
     CUT_TABLES,
     TableName,
+    comparisons_of,
     directory_findings,
     part_of_table,
     table_of,
@@ -33,12 +36,14 @@ from kdump.storage.partition import LogDirectory, Partition, logs_of_partition
 class TablePart(NamedTuple):
     """The topic-partitions of a task. `log_directories` are those of whose own files the findings are.
 
-    `bases`: of a single topic-partition, the segments with base offsets in this range.
+    `bases`: of a single topic-partition, the segments with base offsets in this range. `compared`: the topic-partitions
+    whose copies are compared; among the paths are fingerprints then.
     """
 
     paths: tuple[str, ...] = ()
     log_directories: tuple[str, ...] = ()
     bases: OffsetRange | None = None
+    compared: tuple[TopicPartition, ...] = ()
 
 
 class _Sizes(NamedTuple):
@@ -50,6 +55,8 @@ class _Sizes(NamedTuple):
 
 def plan_table(options: SourceOptions) -> list[TablePart]:
     """The tasks of a table, in the order of the paths. Raises SourceOptionError, SourceError."""
+    if options.table is Table.COMPARISONS:
+        return [*_compared(options)]
     chosen: dict[str, _Sizes] = {}
     directories: list[str] = []
     for found in _chosen_of(options):
@@ -64,6 +71,41 @@ def plan_table(options: SourceOptions) -> list[TablePart]:
     return parts + [TablePart(log_directories=(path,)) for path in directories]
 
 
+_SECTION_BYTES: Final = 150 << 10
+"""What a copy has at most in a fingerprint file."""
+
+
+def _compared(options: SourceOptions) -> Iterator[TablePart]:
+    """Topic-partitions with several copies, so many that a task reads about as much as one of the records."""
+    copies = copies_at(options.paths)
+    paths, sizes = dict[TopicPartition, list[str]](), Counter[TopicPartition]()
+    where: Iterable[Partition | LogDirectory] = _chosen_of(options._replace(paths=copies.paths)) if copies.paths else ()
+    for found in where:
+        if isinstance(found, Partition) and (of := found.topic_partition) is not None and found.segments:
+            paths.setdefault(of, []).append(found.path)
+            sizes[of] += sum(log.size for log in logs_of_partition(found))
+    for file in copies.files:
+        for each in file.copies:
+            if options.selection.takes(each.topic_partition, is_named=True):
+                paths.setdefault(each.topic_partition, []).append(file.path)
+                sizes[each.topic_partition] += _SECTION_BYTES
+    several = {of: found for of, found in paths.items() if len(found) > 1}
+    part_bytes = _part_bytes({str(of): _Sizes(sizes[of]) for of in several}, options.min_partitions or 1)
+    group, total = list[TopicPartition](), 0
+    for of in several:
+        if group and total + sizes[of] > part_bytes:
+            yield TablePart(_together(several, group), compared=tuple(group))
+            group, total = [], 0
+        group.append(of)
+        total += sizes[of]
+    if group:
+        yield TablePart(_together(several, group), compared=tuple(group))
+
+
+def _together(paths: Mapping[TopicPartition, list[str]], group: Sequence[TopicPartition]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(path for of in group for path in paths[of]))
+
+
 def table_on(engine: Engine, options: SourceOptions, columns: Sequence[str]) -> pa.RecordBatchReader:
     """The rows of a table that are not in CUT_TABLES, read by the tasks of an engine, large logs in parts.
 
@@ -71,6 +113,10 @@ def table_on(engine: Engine, options: SourceOptions, columns: Sequence[str]) -> 
     """
     table, paths = cast(TableName, options.table.value), options.paths
     on_error = None if options.fail_on_data_loss else _warn
+    if options.table is Table.COMPARISONS:
+        whole = table_reader(paths, table, on_error=on_error, engine=engine)
+        batches = (_chosen(batch, options.selection).select(columns) for batch in whole)
+        return pa.RecordBatchReader.from_batches(schema_of(whole.schema, columns), batches)
     if options.table is not Table.GROUPS:
         return table_of(_chosen_of(options), paths, table, engine, columns=columns, on_error=on_error)
     whole = table_of(discover(paths), paths, table, engine, on_error=on_error)
@@ -158,6 +204,9 @@ def read_table(part: TablePart, options: SourceOptions, columns: list[str]) -> I
         whole = table_reader(part.paths, table, on_error=on_error)
         yield from (_chosen(batch, options.selection).select(columns) for batch in whole)
         return
+    if part.compared:
+        yield from comparisons_of(part.paths, part.compared, columns=columns, on_error=on_error)
+        return
     if part.bases is not None:
         yield from part_of_table(part.paths[0], table, part.bases, columns=columns, on_error=on_error)
         return
@@ -168,7 +217,7 @@ def read_table(part: TablePart, options: SourceOptions, columns: list[str]) -> I
 
 
 def _chosen(batch: pa.RecordBatch, selection: TopicSelection) -> pa.RecordBatch:
-    """The rows of the table of groups that are about topic-partitions of a selection."""
+    """The rows that are about topic-partitions of a selection."""
     if selection == TopicSelection():
         return batch
     pairs = zip(batch["topic"].to_pylist(), batch["partition"].to_pylist(), strict=True)

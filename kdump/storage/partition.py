@@ -167,6 +167,11 @@ def has_companions(partition: Partition) -> bool:
     return partition.whole or any(own) or any(any(segment[1:]) for segment in partition.segments)
 
 
+def carried(partition: Partition) -> Partition:
+    """The partition without what another process has no use for: the names in its log directory, and its listing."""
+    return partition._replace(log_directory=None, listing=None, directory_files=None)
+
+
 def logs_of_partition(partition: Partition) -> list[LogFile]:
     """The log files of a partition in natural order of their names."""
     files = [*(segment.log for segment in partition.segments), *partition.kraft_snapshots]

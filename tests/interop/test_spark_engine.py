@@ -242,6 +242,13 @@ def test_the_command_prints_nothing_else(kdump: Command, logs: Path) -> None:
     assert without_seconds(ran.text) == without_seconds(alone.text)
 
 
+def test_copies_are_compared_on_a_cluster(kdump: Command) -> None:
+    disks = [str(FIXTURES / name) for name in ("leader", "follower")]
+    compare = ("verify", "--compare", "--format", "json", *disks)
+    alone, ran = kdump(*compare), kdump(*compare, "--master", "local[2]", timeout=300)
+    assert (ran.status, without_seconds(ran.text)) == (alone.status, without_seconds(alone.text))
+
+
 def test_another_build_on_the_worker_refuses(kdump: Command, tmp_path: Path) -> None:
     copy = tmp_path / "other" / "kdump"
     shutil.copytree(Path(package.__path__[0]), copy, ignore=shutil.ignore_patterns("*.c", "__pycache__"))

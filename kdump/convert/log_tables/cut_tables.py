@@ -18,7 +18,7 @@ from kdump.log.header_pass import joined_headers
 from kdump.log.isolation import replay_slice, transactions_of, transactions_of_slices
 from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition, whole_log
 from kdump.log.slice_tasks import LogOfSlices, answers_of_slices, headers_of
-from kdump.storage.partition import Partition, logs_of_partition
+from kdump.storage.partition import Partition, carried, logs_of_partition
 
 _SMALL_BYTES: Final = 8 << 20
 """A topic-partition up to this size is one task, where the engine does not say how large tasks should be."""
@@ -75,7 +75,7 @@ def rows_on(
     def tasks() -> Iterator[_Task]:
         for number, each in enumerate(several):
             if number not in headers:
-                yield _Task(number, table, _carried(each), max_batch_bytes)
+                yield _Task(number, table, carried(each), max_batch_bytes)
             elif number not in without:
                 yield from (_Task(number, table, part, max_batch_bytes) for part in whole_log(each).slices)
 
@@ -129,11 +129,6 @@ def _whole(table: str, partition: Partition, max_batch_bytes: int) -> WholeRows:
     except SourceError as error:
         return WholeRows(rows, damage, error)
     return WholeRows(rows, damage)
-
-
-def _carried(partition: Partition) -> Partition:
-    """What a task needs of a topic-partition."""
-    return partition._replace(log_directory=None, listing=None, directory_files=None)
 
 
 def _size_of(partition: Partition) -> int:

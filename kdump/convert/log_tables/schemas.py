@@ -4,7 +4,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from kdump.convert.tables import BATCHES, FINDINGS, GROUPS, OF_A_PARTITION, PRODUCERS, TRANSACTIONS
+from kdump.convert.tables import BATCHES, COMPARISONS, FINDINGS, GROUPS, OF_A_PARTITION, PRODUCERS, TRANSACTIONS
 from kdump.stat.rows import table_columns
 
 SEGMENTS: Final = pa.schema(
@@ -21,4 +21,5 @@ TABLES: Final = {
     "transactions": TRANSACTIONS,
     "findings": FINDINGS,
     "groups": GROUPS,
+    "comparisons": COMPARISONS,
 }

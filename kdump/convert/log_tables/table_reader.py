@@ -3,23 +3,24 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from os import PathLike
 from typing import Final, Literal
 
 import pyarrow as pa
 
 from kdump.convert.log_tables.batch_table import batch_table
+from kdump.convert.log_tables.comparison_table import comparison_rows, copies_at
 from kdump.convert.log_tables.cut_tables import rows_on
 from kdump.convert.log_tables.origin import Origin
 from kdump.convert.log_tables.producer_table import producers_of
 from kdump.convert.log_tables.rows import TableRow, record_batches
 from kdump.convert.log_tables.schemas import SEGMENTS, TABLES
 from kdump.convert.records.ordered_log import ordered_log
-from kdump.convert.tables import FINDINGS, GROUPS, PRODUCERS, TRANSACTIONS, schema_of
+from kdump.convert.tables import COMPARISONS, FINDINGS, GROUPS, PRODUCERS, TRANSACTIONS, schema_of
 from kdump.engine.protocol import Engine
 from kdump.errors import SourceError
-from kdump.format.naming import as_utf8
+from kdump.format.naming import TopicPartition, as_utf8
 from kdump.groups.groups import OFFSETS_RETENTION_MS, GroupStatistics
 from kdump.log.damage import DamagedRange
 from kdump.log.isolation import transactions_of
@@ -40,7 +41,7 @@ from kdump.verify.findings import Finding, finding_fields
 from kdump.verify.scan import VerifyOptions
 from kdump.verify.verify import verify_logs
 
-TableName = Literal["batches", "segments", "producers", "transactions", "findings", "groups"]
+TableName = Literal["batches", "segments", "producers", "transactions", "findings", "groups", "comparisons"]
 OnError = Callable[[SourceError], object]
 OnDamage = Callable[[DamagedRange], object]
 _FROM_SEGMENTS: Final = SEGMENTS.names[3:]
@@ -62,8 +63,10 @@ def table_reader(
     `table` is one of kdump.convert.log_tables.schemas.TABLES: `batches` (all headers with their checksums), `segments`
     (the rows of kdump stat), `producers` (the state at the log end, and what each wrote), `transactions` (one row each,
     with its outcome), `findings` (what kdump verify finds), `groups` (what groups have committed, as kdump stat --by
-    group says it; a row for each topic-partition of a group). `columns`: some of its columns, in this order. `deep`:
-    open the records, for findings about them and for the number of records in compressed messages of magic 0 and 1.
+    group says it; a row for each topic-partition of a group), `comparisons` (whether copies mean the same, as kdump
+    verify --compare says it; a row for each pair; paths can be fingerprint files, too). `columns`: some of its columns,
+    in this order. `deep`: open the records, for findings about them and for the number of records in compressed
+    messages of magic 0 and 1.
 
     Rows come partition by partition, in the order of the log; each copy of a topic-partition has its own. Those of a
     partition do not depend on the other paths, so that several readers can have a part of the partitions each, but for
@@ -121,6 +124,23 @@ def directory_findings(
     return pa.RecordBatchReader.from_batches(schema, (each.select(schema.names) for each in batches))
 
 
+def comparisons_of(
+    paths: Paths,
+    topic_partitions: Collection[TopicPartition],
+    *,
+    columns: Sequence[str],
+    on_error: OnError | None = None,
+) -> pa.RecordBatchReader:
+    """Read the comparisons of the copies at paths; of fingerprints those of some topic-partitions.
+
+    Returns and raises as `table_reader` does.
+    """
+    several = [paths] if isinstance(paths, str | PathLike) else list(paths)
+    tables = _Tables(several, on_error, MAX_BATCH_BYTES, deep=False, only=topic_partitions)
+    batches = (each.select(columns) for each in tables.batches("comparisons", ()))
+    return pa.RecordBatchReader.from_batches(schema_of(COMPARISONS, columns), batches)
+
+
 CUT_TABLES: Final = ("batches", "segments")
 """The tables of which a part of a topic-partition can be read alone: each row is about bytes of one segment."""
 
@@ -156,8 +176,9 @@ class _Tables:
         on_damage: OnDamage | None = None,
         bases: OffsetRange | None = None,
         engine: Engine | None = None,
+        only: Collection[TopicPartition] | None = None,
     ) -> None:
-        self._bases, self._engine = bases, engine
+        self._bases, self._engine, self._only = bases, engine, only
         self._on_damage = _ignore if on_damage is None else on_damage
         self._paths, self._on_error, self._max_batch_bytes, self._deep = paths, on_error, max_batch_bytes, deep
 
@@ -175,6 +196,8 @@ class _Tables:
                 return record_batches(self._transactions(found), TRANSACTIONS)
             case "findings":
                 return record_batches(self.findings(found), FINDINGS)
+            case "comparisons":
+                return record_batches(self._comparisons(), COMPARISONS)
             case "groups":
                 return record_batches(group_rows(self._measured(found)), GROUPS)
 
@@ -283,6 +306,14 @@ class _Tables:
             yield from ({**of, **row} for row in rows)
             if error is not None:
                 self._fail(error)
+
+    def _comparisons(self) -> Iterator[TableRow]:
+        try:
+            copies = copies_at([os.fspath(path) for path in self._paths])
+        except SourceError as error:
+            self._fail(error)
+            return
+        yield from comparison_rows(copies, self._max_batch_bytes, self._engine, self._fail, self._only)
 
     def _producers(self, found: Iterable[Found]) -> Iterator[TableRow]:
         if self._engine is not None:

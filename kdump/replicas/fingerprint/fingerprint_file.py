@@ -38,7 +38,7 @@ from kdump.replicas.fingerprint.sketch_pair import NO_STATE, SketchedCopy, compa
 from kdump.replicas.log_survey import UNREADABLE
 from kdump.storage.copies import by_directory, topic_id_of
 from kdump.storage.file_store import absolute, directory_above
-from kdump.storage.partition import LogDirectory, Partition, with_read_policy
+from kdump.storage.partition import LogDirectory, Partition, carried, with_read_policy
 from kdump.storage.read_policy import ReadPolicy
 
 _UNREAD: Final = "cannot be read, or changed whenever it was read; the fingerprint says so"
@@ -234,7 +234,7 @@ def fingerprint_logs(
         if isinstance(item, SourceError):
             errors.append(item)
         elif isinstance(item, Partition) and item.topic_partition is not None and not item.state and item.segments:
-            partitions.append(item)
+            partitions.append(carried(item))
     tasks = [
         _Task(each, name, ends.of(each), sum(one.log.size for one in each.segments))
         for each in by_directory(partitions)

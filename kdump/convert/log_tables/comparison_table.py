@@ -1,0 +1,82 @@
+"""The copies of topic-partitions, pair by pair: whether they mean the same."""
+
+import glob
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from kdump.convert.log_tables.rows import TableRow
+from kdump.engine.protocol import Engine
+from kdump.errors import SourceError
+from kdump.format.naming import TopicPartition, as_utf8
+from kdump.replicas.compare import CompareOptions, PartitionComparison, compare_logs
+from kdump.replicas.fingerprint.fingerprint_file import (
+    FingerprintFile,
+    check_keys,
+    is_fingerprint,
+    read_fingerprint,
+)
+from kdump.storage.discovery import discover
+from kdump.storage.file_store import is_url
+
+
+class Copies(NamedTuple):
+    """Where copies are: the paths of logs, and the fingerprint files among the paths."""
+
+    paths: tuple[str, ...]
+    files: tuple[FingerprintFile, ...]
+
+
+def copies_at(paths: Iterable[str]) -> Copies:
+    """What is at the paths. Raises SourceError for a fingerprint that cannot be read, and for some with other keys."""
+    found = [each for path in paths for each in ([path] if is_url(path) else sorted(glob.glob(path)) or [path])]
+    printed = [path for path in found if is_fingerprint(path)]
+    files = tuple(read_fingerprint(path) for path in printed)
+    check_keys(files, None)
+    return Copies(tuple(path for path in found if path not in set(printed)), files)
+
+
+def comparison_rows(
+    copies: Copies,
+    max_batch_bytes: int,
+    engine: Engine | None,
+    on_error: Callable[[SourceError], object],
+    only: Collection[TopicPartition] | None = None,
+) -> Iterator[TableRow]:
+    """A row for each pair of copies of a topic-partition; `only` those of some fingerprints are taken."""
+    printed = [each for file in copies.files for each in file.copies if only is None or each.topic_partition in only]
+    found = discover(copies.paths) if copies.paths else ()
+    for compared in compare_logs(found, CompareOptions(max_batch_bytes), engine=engine, fingerprints=printed):
+        if isinstance(compared, PartitionComparison):
+            yield from _rows(compared)
+        else:
+            on_error(compared)
+
+
+def _rows(compared: PartitionComparison) -> Iterator[TableRow]:
+    of, stale = compared.topic_partition, compared.stale
+    evidence = _text([each._asdict() for each in compared.evidence])
+    for pair in compared.pairs:
+        yield {
+            "topic": as_utf8(of.topic),
+            "partition": of.partition,
+            "topic_id": compared.topic_id,
+            "left": as_utf8(pair.left),
+            "right": as_utf8(pair.right),
+            "verdict": str(pair.verdict),
+            "end_offset": pair.end_offset,
+            "left_reach": pair.reach[0],
+            "right_reach": pair.reach[1],
+            "batches": pair.batches,
+            "records": pair.records,
+            "keys": pair.keys,
+            "undecided_keys": pair.undecided_keys,
+            "because": ",".join(pair.because),
+            "differs": _text(pair.fields()["differs"]),
+            "stale": None if stale is None else as_utf8(stale),
+            "evidence": evidence,
+        }
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,94 @@
+"""The table of comparisons: what kdump verify --compare says, from disks and from fingerprints, however it is cut."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pandas")
+
+import kdump
+from kdump.replicas.fingerprint.fingerprint_file import fingerprint_logs, read_fingerprint
+from kdump.spark import KdumpSource
+from kdump.spark.engine import SparkEngine
+from kdump.spark.source_options import parse_batch_options
+from kdump.spark.source_tables import table_on
+from support import build
+from support.object_stores import run_here
+from support.spark_jobs import InlineBackend
+
+
+def brokers(place: Path) -> list[Path]:
+    """Three brokers with five partitions: of two a copy diverged, one has two copies, one is on one broker alone."""
+    found = [place / f"broker-{number}" for number in range(3)]
+    for number in range(5):
+        for at, broker in enumerate(found):
+            if number < 5 - at:
+                path = broker / f"t-{number}"
+                path.mkdir(parents=True)
+                value = b"other" if (number, at) in ((0, 1), (1, 2)) else b"value"
+                log = [build.batch([build.record(b"k", value)], base_offset=offset) for offset in range(4)]
+                (path / f"{0:020d}.log").write_bytes(b"".join(log))
+    return found
+
+
+def source_rows(paths: list[Path], **options: str) -> tuple[int, list[dict[str, Any]]]:
+    """The number of tasks, and their rows."""
+    texts = json.dumps([str(path) for path in paths])
+    source = KdumpSource({"paths": texts, "table": "comparisons", **options})
+    reader = source.reader(source.schema())
+    several = reader.partitions()
+    return len(several), [row for each in several for batch in reader.read(each) for row in batch.to_pylist()]
+
+
+def test_rows_are_those_of_the_command_however_they_are_cut(tmp_path: Path) -> None:
+    disks = brokers(tmp_path)
+    files = [tmp_path / f"{number}.fingerprint" for number in range(3)]
+    for broker, file in zip(disks, files, strict=True):
+        assert run_here("verify", "--fingerprint", str(file), str(broker)).status == 0
+    mixed, engine = [disks[0], *files[1:]], SparkEngine(InlineBackend(4))
+    for paths in (disks, files, mixed):
+        run = run_here("verify", "--compare", "--format", "json", *map(str, paths))
+        lines = [each for each in map(json.loads, run.output.splitlines()) if each["type"] == "comparison"]
+        wanted = {(each["topic"], each["partition"], *each["pair"]): each for each in lines}
+        assert len(wanted) == 3 * 3 + 1
+        whole = kdump.table_reader(paths, "comparisons").read_all().to_pylist()
+        for row in whole:
+            line = wanted[row["topic"], row["partition"], row["left"], row["right"]]
+            assert (row["verdict"], json.loads(row["differs"])) == (line["verdict"], line["differs"])
+        assert len(whole) == len(wanted)
+        assert sum(row["verdict"] == "diverged" for row in whole) == 4
+        for least, most in (("1", 1), ("2", 3), ("50", 4)):
+            tasks, rows = source_rows(paths, minPartitions=least)
+            assert tasks <= most
+            assert sorted(rows, key=str) == sorted(whole, key=str)
+        options = {"paths": json.dumps([str(path) for path in paths]), "table": "comparisons"}
+        names = list(whole[0])
+        assert table_on(engine, parse_batch_options(options), names).read_all().to_pylist() == whole
+    assert source_rows(disks, minPartitions="50")[0] == 4
+    chosen = source_rows(files, assign='{"t":[1]}')[1]
+    assert {row["partition"] for row in chosen} == {1}
+
+
+def test_a_fingerprint_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    disks = brokers(tmp_path)
+    file = tmp_path / "0.fingerprint"
+    run_here("verify", "--fingerprint", str(file), str(disks[0]))
+    file.write_bytes(file.read_bytes()[:-10])
+    with pytest.raises(kdump.KdumpError, match=r"0\.fingerprint"):
+        source_rows([file, disks[1]])
+    shutil.rmtree(disks[0])
+
+
+def test_a_cluster_takes_the_same_fingerprint(tmp_path: Path) -> None:
+    broker, copies = brokers(tmp_path)[0], []
+    for engine in (None, SparkEngine(InlineBackend(4))):
+        with (tmp_path / "file").open("wb") as file:
+            assert len(list(fingerprint_logs(kdump.discover(broker), file, engine=engine))) == 5
+        copies.append(read_fingerprint(tmp_path / "file").copies)
+    assert copies[0] == copies[1]
