@@ -28,6 +28,8 @@ from kdump.verify.summary import (
 )
 
 if TYPE_CHECKING:
+    from kdump.replicas.fingerprint.copy_sketch import FingerprintOptions
+    from kdump.replicas.fingerprint.fingerprint_file import CopyFingerprint
     from kdump.verify.findings import Finding
 
 SECTIONS = {
@@ -306,20 +308,11 @@ def _fingerprint(chosen: dict[str, Any]) -> int:
     """Write a fingerprint. Returns the exit status."""
     from kdump.convert.output_file import single_file
     from kdump.replicas.fingerprint import fingerprint_file as files
-    from kdump.replicas.fingerprint.copy_sketch import NO_KEY, FingerprintOptions
 
     _refuse_only_compared(chosen)
+    chosen = {**chosen, "master": None}
     path, started, problems = chosen["fingerprint"], time.monotonic(), ProblemLog("fingerprinted")
-    key = NO_KEY if chosen["key_file"] is None else files.read_hash_key(chosen["key_file"])
-    others = [files.read_fingerprint(each) for each in chosen["as_of"]]
-    files.check_keys(others, key)
-    copies = [copy for file in others for copy in file.copies]
-    what = FingerprintOptions(
-        chosen["max_batch_bytes"],
-        hash_key=key,
-        io_limit=chosen["io_limit"],
-        keep_cache=chosen["keep_cache"] is not False,
-    )
+    what, copies = _fingerprint_options(chosen)
     overwrite = chosen["overwrite"] or files.is_fingerprint(path)
     with (
         options.partitions(chosen) as found,
@@ -328,18 +321,28 @@ def _fingerprint(chosen: dict[str, Any]) -> int:
     ):
         with single_file(path, sys.stdout.buffer, overwrite=overwrite, inputs=chosen["paths"]) as file:
             summary = files.FingerprintSummary(path)
-            for each in files.fingerprint_logs(job.found, file, what, engine=job.engine, fingerprints=copies):
-                if isinstance(each, SourceError):
-                    problems.take([each])
-                else:
-                    summary = summary.with_copy(each)
-                    problems.take(each.errors())
+            for each in files.fingerprint_logs(job.found, file, what, engine=job.own_engine, fingerprints=copies):
+                problems.take([each] if isinstance(each, SourceError) else each.errors())
+                summary = summary.plus(each)
             if not summary.partitions:
                 raise SourceError("nothing to take a fingerprint of: no topic-partition at these paths")
             summary = summary._replace(bytes=file.tell())
         if not chosen["quiet"]:
             out.fingerprint_summary(summary, problems.failed, round(time.monotonic() - started, 3))
     return problems.failed
+
+
+def _fingerprint_options(chosen: dict[str, Any]) -> "tuple[FingerprintOptions, list[CopyFingerprint]]":
+    """How to take a fingerprint, and the copies of the other ones. Raises SourceError."""
+    from kdump.replicas.fingerprint import fingerprint_file as files
+    from kdump.replicas.fingerprint.copy_sketch import NO_KEY, FingerprintOptions
+
+    key = NO_KEY if chosen["key_file"] is None else files.read_hash_key(chosen["key_file"])
+    others = [files.read_fingerprint(each) for each in chosen["as_of"]]
+    files.check_keys(others, key)
+    how = {"io_limit": chosen["io_limit"], "keep_cache": chosen["keep_cache"] is not False}
+    what = FingerprintOptions(chosen["max_batch_bytes"], hash_key=key, **how)
+    return what, [copy for file in others for copy in file.copies]
 
 
 def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:

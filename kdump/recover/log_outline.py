@@ -157,7 +157,7 @@ def _has_timestamp(state: ScanState, timestamp: int, start: int) -> bool:
     return found or timestamp in (state.first_timestamp, state.last_timestamp)
 
 
-class BatchTotals:
+class _BatchTotals:
     """Adds up valid batches of one range, in the order of the file."""
 
     def __init__(self, piece: Piece) -> None:
@@ -217,7 +217,7 @@ class _OutlineReader:
 
     def __init__(self, log: LogFile, source: InputFile, removed: Sequence[Piece], *, compacted: bool) -> None:
         self.items: list[OutlineItem] = []
-        self.totals = [BatchTotals(piece) for piece in sorted(removed)]
+        self.totals = [_BatchTotals(piece) for piece in sorted(removed)]
         self.unsearched: int | None = None
         self._log, self._source, self._compacted = log, source, compacted
         self._at = self._end = 0
@@ -274,7 +274,7 @@ class _OutlineReader:
             batch = batch_from_header(header, item.position, item.length)
             total.add(batch, self._first_inside(batch) if batch.base_offset == NO_VALUE else item.offset, joined=False)
 
-    def _total_at(self, position: int) -> BatchTotals | None:
+    def _total_at(self, position: int) -> _BatchTotals | None:
         """The removed range with this position; positions only rise."""
         while self._at < len(self.totals) and self.totals[self._at].piece.stop <= position:
             self._at += 1

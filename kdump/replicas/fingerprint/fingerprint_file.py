@@ -159,9 +159,11 @@ class FingerprintSummary(NamedTuple):
     not_comparable: int = 0
     bytes: int = 0
 
-    def with_copy(self, copy: "FingerprintedCopy") -> "FingerprintSummary":
-        """With one more copy."""
-        failed = self.not_comparable + (copy.problem is not None)
+    def plus(self, found: "FingerprintedCopy | SourceError") -> "FingerprintSummary":
+        """With one more copy; the same for an error."""
+        if isinstance(found, SourceError):
+            return self
+        failed = self.not_comparable + (found.problem is not None)
         return self._replace(partitions=self.partitions + 1, not_comparable=failed)
 
 
