@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import combinations
 from operator import add
@@ -15,11 +16,19 @@ from kdump.broker.metadata_image.replica_history import (
     UncleanElection,
     read_histories,
 )
-from kdump.engine.protocol import Engine, Serial
+from kdump.engine.protocol import Engine, Serial, task_sizes
 from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
 from kdump.log.ranges import OffsetRange
-from kdump.replicas.comparison import MOST_KEYS, ReplicaComparison, Verdict, compare_pair, not_compared
+from kdump.replicas.comparison import (
+    MOST_KEYS,
+    ReplicaComparison,
+    Verdict,
+    compare_pair,
+    not_compared,
+    ranges_of_pair,
+    same_batches,
+)
 from kdump.replicas.evidence import Evidence, RepairStep, evidence_of, fill_sources, fill_step, repair_steps, stale_copy
 from kdump.replicas.fingerprint.copy_sketch import NO_KEY, AsOf, FingerprintOptions, HashKey, sketch_copy
 from kdump.replicas.fingerprint.fingerprint_file import CopyFingerprint, load_copy
@@ -40,7 +49,7 @@ class CompareOptions(NamedTuple):
     `with_keys`: the first differing keys are in the result, not only their hashes. `metadata`: the directory of the
     metadata log that says who was in sync; without it, one that lies beside a copy says it. `merges`: the result says
     what a merge of the copies takes from which; they are read once more for that. `hash_key` is that of the hashes of
-    fingerprints with which copies are compared.
+    fingerprints with which copies are compared. Copies of more than `range_bytes` are read by several processes.
     """
 
     max_batch_bytes: int = MAX_BATCH_BYTES
@@ -49,6 +58,7 @@ class CompareOptions(NamedTuple):
     metadata: str | None = None
     merges: bool = False
     hash_key: HashKey | None = None
+    range_bytes: int = 256 << 20
 
 
 class ComparisonSummary(NamedTuple):
@@ -158,9 +168,9 @@ def compare_logs(
             [*by_directory(partitions.get(name, ())), *elsewhere.get(name, ())], _topic_id
         ).items()
     ]
-    chosen = options or CompareOptions()
+    chosen, engine = options or CompareOptions(), engine or Serial()
     witness = _Witness(tasks, chosen)
-    for _, result in (engine or Serial()).map(partial(_compare, chosen), tasks):
+    for _, result in engine.map(partial(_compare, chosen), list(_with_ranges(tasks, chosen, engine))):
         if isinstance(result, PartitionComparison) and result.verdict is Verdict.DIVERGED:
             result = witness.with_metadata(result)
         yield result
@@ -231,9 +241,15 @@ def _broker_of(path: str) -> int | None:
 
 
 class _Copies(NamedTuple):
+    """The copies of a topic-partition. Of large ones their surveys are known by path, and of pairs that are the same in
+    all ranges, how many batches these have.
+    """
+
     topic_partition: TopicPartition
     topic_id: str | None
     copies: tuple[Partition | CopyFingerprint, ...]
+    surveys: Mapping[str, LogSurvey] = {}
+    same: Mapping[tuple[str, str], int] = {}
 
     @property
     def size_bytes(self) -> int:
@@ -247,6 +263,60 @@ class _Copies(NamedTuple):
         return tuple(copy.path for copy in self.copies)
 
 
+class _PairRange(NamedTuple):
+    left: LogSurvey
+    right: LogSurvey
+    offsets: OffsetRange
+
+
+def _with_ranges(tasks: Sequence[_Copies], options: CompareOptions, engine: Engine) -> Iterator[_Copies]:
+    """The tasks, with what several processes find out about large copies. A difference is left to one of them.
+
+    On a cluster a topic-partition stays one task.
+    """
+    limit, is_cut = options.max_batch_bytes, engine.slots > 1 and task_sizes(engine) is None
+    large = [task for task in tasks if is_cut and _is_large(task, options.range_bytes)]
+    disks = [copy for task in large for copy in task.copies if isinstance(copy, Partition)]
+    surveys = {
+        copy.path: survey
+        for copy, survey in (engine.map(partial(_survey, limit), disks) if disks else ())
+        if survey is not None
+    }
+    ranges = [
+        _PairRange(left, right, offsets)
+        for task in large
+        for left, right in combinations([surveys[each.path] for each in task.copies if each.path in surveys], 2)
+        for offsets in ranges_of_pair(left, right, options.range_bytes)
+    ]
+    counts = dict[tuple[str, str], list[int | None]]()
+    for each, count in engine.map(partial(_same_batches, limit), ranges) if ranges else ():
+        counts.setdefault((each.left.path, each.right.path), []).append(count)
+    for task in tasks:
+        paths = {copy.path for copy in task.copies} & surveys.keys()
+        same = {
+            pair: sum(filter(None, found)) for pair, found in counts.items() if pair[0] in paths and None not in found
+        }
+        yield task._replace(surveys={path: surveys[path] for path in paths}, same=same) if paths else task
+
+
+def _is_large(task: _Copies, range_bytes: int) -> bool:
+    """Whether two copies or more are larger than a range."""
+    disks = [copy for copy in task.copies if isinstance(copy, Partition)]
+    return sum(sum(each.log.size for each in copy.segments) > range_bytes for copy in disks) > 1
+
+
+def _survey(max_batch_bytes: int, copy: Partition) -> LogSurvey | None:
+    with suppress(SourceError):
+        return survey_log(copy, max_batch_bytes)
+    return None
+
+
+def _same_batches(max_batch_bytes: int, task: _PairRange) -> int | None:
+    with suppress(SourceError):  # a file vanished
+        return same_batches(*task, max_batch_bytes)
+    return None
+
+
 def _topic_id(copy: Partition | CopyFingerprint) -> str | None:
     return topic_id_of(copy) if isinstance(copy, Partition) else copy.topic_id
 
@@ -255,10 +325,13 @@ def _compare(options: CompareOptions, task: _Copies) -> PartitionComparison | So
     """Compare all pairs. Returns the error where a fingerprint cannot be read."""
     copies = list(task.copies)
     try:
-        known = [_CopySource(copy, options) for copy in copies] if len(copies) > 1 else []
+        known = [_CopySource(copy, options, task.surveys.get(copy.path)) for copy in copies] if len(copies) > 1 else []
     except SourceError as error:
         return error
-    pairs = tuple(_compare_two(left, right, options) for left, right in combinations(known, 2))
+    pairs = tuple(
+        _compare_two(left, right, options, task.same.get((left.copy.path, right.copy.path)))
+        for left, right in combinations(known, 2)
+    )
     paths = tuple(copy.path for copy in copies)
     evidence = tuple(evidence_of(paths, pairs))
     extents = tuple(each.extent() for each in known)
@@ -271,10 +344,14 @@ def _compare(options: CompareOptions, task: _Copies) -> PartitionComparison | So
 class _CopySource:
     """A copy and what is known of it: what a fingerprint says, or a survey of its log. Raises SourceError."""
 
-    def __init__(self, copy: Partition | CopyFingerprint, options: CompareOptions) -> None:
+    def __init__(
+        self, copy: Partition | CopyFingerprint, options: CompareOptions, survey: LogSurvey | None = None
+    ) -> None:
         self.copy, self._options = copy, options
         self._sketch = load_copy(copy) if isinstance(copy, CopyFingerprint) else None
-        self._survey = survey_log(copy, options.max_batch_bytes) if isinstance(copy, Partition) else None
+        if survey is None and isinstance(copy, Partition):
+            survey = survey_log(copy, options.max_batch_bytes)
+        self._survey = survey
         self._as_of = dict[AsOf, CopySketch]()
 
     @property
@@ -316,15 +393,19 @@ class _CopySource:
         )
 
 
-def _compare_two(left: _CopySource, right: _CopySource, options: CompareOptions) -> ReplicaComparison:
+def _compare_two(
+    left: _CopySource, right: _CopySource, options: CompareOptions, same: int | None = None
+) -> ReplicaComparison:
     """Compare a pair. Where a file vanishes meanwhile, discover the copies again."""
     if left.survey is None or right.survey is None:
         return compare_sketches(left.sketch(right), right.sketch(left))
     for _ in range(LIVE_READS):
         one, other = left.survey, right.survey
         try:
-            return compare_pair(one, other, options.max_batch_bytes, options.most_keys, with_keys=options.with_keys)
+            limits = options.max_batch_bytes, options.most_keys
+            return compare_pair(one, other, *limits, with_keys=options.with_keys, same=same)
         except SourceError:
+            same = None
             left.again()
             right.again()
     return not_compared(left.survey, right.survey, "changed")

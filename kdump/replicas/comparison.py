@@ -197,13 +197,59 @@ class ReplicaComparison(NamedTuple):
 
 
 def compare_pair(
-    left: LogSurvey, right: LogSurvey, max_batch_bytes: int, most_keys: int = MOST_KEYS, *, with_keys: bool = False
+    left: LogSurvey,
+    right: LogSurvey,
+    max_batch_bytes: int,
+    most_keys: int = MOST_KEYS,
+    *,
+    with_keys: bool = False,
+    same: int | None = None,
 ) -> ReplicaComparison:
     """Whether two copies of one topic-partition mean the same. Raises SourceError where a file vanishes meanwhile.
 
-    `with_keys`: the first differing keys are in the result, not only their hashes.
+    `with_keys`: the first differing keys are in the result, not only their hashes. `same`: the number of batches of all
+    ranges of `ranges_of_pair`, where `same_batches` says one of each.
     """
-    return _PairInStep(left, right, max_batch_bytes, most_keys, with_keys=with_keys).result()
+    return _PairInStep(left, right, max_batch_bytes, most_keys, with_keys=with_keys, same=same).result()
+
+
+def ranges_of_pair(left: LogSurvey, right: LogSurvey, range_bytes: int) -> list[OffsetRange]:
+    """The offsets that two copies have in common, cut between segments of the left one; none where they are one range.
+
+    And none where a log is cleaned or has transactions: only without them says a range all by itself.
+    """
+    pair, found, size = _PairInStep(left, right, 0, 0), list[OffsetRange](), 0
+    start, stop = pair.common
+    if pair.depends_on_others:
+        return []
+    for segment in left.partition.segments:
+        base = segment.log.base_offset
+        if base is not None and start < base < stop and size >= range_bytes:
+            found.append(OffsetRange(start, base))
+            start, size = base, 0
+        size += segment.log.size
+    return [*found, OffsetRange(start, stop)] if found else []
+
+
+def same_batches(left: LogSurvey, right: LogSurvey, offsets: OffsetRange, max_batch_bytes: int) -> int | None:
+    """How many batches of both copies are in a range, if they are the same byte for byte and begin in it; else None.
+
+    Raises SourceError.
+    """
+    a, b = (
+        BatchCursor(each.slices(*offsets, max_batch_bytes), *offsets, None, max_batch_bytes) for each in (left, right)
+    )
+    count = 0
+    with closing(a), closing(b):
+        while a.first is not None and a.first == b.first and a.first >= offsets.start:
+            size = min(a.remaining_bytes, b.remaining_bytes)
+            if a.data(size) != b.data(size):
+                return None
+            batches = a.batches_in(size)
+            count += batches
+            a.skip(batches)
+            b.skip(batches)
+        return count if a.first is None and b.first is None else None
 
 
 def not_compared(left: LogSurvey, right: LogSurvey, reason: str) -> ReplicaComparison:
@@ -444,7 +490,14 @@ class _PairInStep(CopyPair):
     _both: tuple[LogSurvey, LogSurvey]
 
     def __init__(
-        self, left: LogSurvey, right: LogSurvey, max_batch_bytes: int, most_keys: int, *, with_keys: bool = False
+        self,
+        left: LogSurvey,
+        right: LogSurvey,
+        max_batch_bytes: int,
+        most_keys: int,
+        *,
+        with_keys: bool = False,
+        same: int | None = None,
     ) -> None:
         super().__init__(left, right)
         self._with_keys = with_keys
@@ -452,11 +505,26 @@ class _PairInStep(CopyPair):
         self._hash_key = NO_HASH_KEY
         self._is_listed = not self._compacted or bool(left.damage or right.damage)
         self._outcomes: tuple[Outcomes | None, Outcomes | None] = (None, None)
+        self._same = same
+
+    @property
+    def common(self) -> OffsetRange:
+        """The offsets that both have, up to where their histories part; empty where they have none."""
+        return OffsetRange(self._floor, max(self._floor, self._end))
+
+    @property
+    def depends_on_others(self) -> bool:
+        """Whether what is said of a range depends on what lies before and after it."""
+        several = (each.transactional or each.damage or each.problem is not None for each in self._both)
+        return self._compacted or any(several)
 
     # ---- passes
 
     def _compare(self) -> None:
         left, right = self._both
+        if self._same is not None:
+            self._batches = self._same
+            return
         if left.transactional or right.transactional:
             a, b = self._outcomes = self._decide(left), self._decide(right)
             self._compare_open(a.open, b.open, a.two_epochs, b.two_epochs)
@@ -527,14 +595,14 @@ class _PairInStep(CopyPair):
                         same = a.batches_in(size)
                     elif a.batch_bytes == b.batch_bytes and a.data(a.batch_bytes) == b.data(b.batch_bytes):
                         same, single = 1, single - 1 if single else _SINGLE
-                    if same and self._same(left, right, same, states, is_first=is_first):
+                    if same and self._pass_same(left, right, same, states, is_first=is_first):
                         continue
                     single = _SINGLE
                 if not (left.refill() | right.refill()):
                     return
                 self._merge(states, left.hasher, right.hasher, waiting, is_first=is_first)
 
-    def _same(self, left: _Side, right: _Side, batches: int, states: KeyStates, *, is_first: bool) -> bool:
+    def _pass_same(self, left: _Side, right: _Side, batches: int, states: KeyStates, *, is_first: bool) -> bool:
         """Batches with the same bytes: what became of them can differ all the same. False: they have to be hashed."""
         a, b = left.cursor, right.cursor
         outcomes = a.transactional(batches)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ import pytest
 import kdump
 from kdump.broker.metadata_image.metadata_log import find_metadata_log
 from kdump.broker.metadata_image.replica_history import read_histories
+from kdump.engine.protocol import Result, Serial, Task
 from kdump.format.index import AbortedTransaction, build_transaction_index
 from kdump.kernel.record_hashes import siphash
 from kdump.kernel.records import RECORD_COLUMNS, decode
@@ -379,6 +380,54 @@ def offsets_of(batch: bytes) -> list[int]:
     """The offsets of the records of an uncompressed batch."""
     rows = memoryview(decode(batch[61:], int.from_bytes(batch[57:61]), int.from_bytes(batch[:8]), 0)[0]).cast("q")
     return rows[RECORD_COLUMNS.index("offset") :: len(RECORD_COLUMNS)].tolist()
+
+
+class Slots(Serial):
+    """Says that several tasks run at once, and counts the ranges that it is given, and those that were the same."""
+
+    slots = 3
+
+    def __init__(self) -> None:
+        self.ranges: list[int | None] = []
+
+    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[tuple[Task, Result]]:
+        for task, result in super().map(function, tasks):
+            if result is None or isinstance(result, int):
+                self.ranges.append(result)
+            yield task, result
+
+
+@pytest.mark.laws
+def test_ranges_of_large_copies_give_the_same_answer(tmp_path: Path) -> None:
+    """Whatever the segments, log starts and ends, and what differs."""
+    cut = same = 0
+    for trial in range(examples(100)):
+        choose = random.Random(100_000 * SEED + trial)
+        logs, offset = ([], []), 0
+        differs = choose.random() < 0.5
+        for _ in range(choose.randrange(4, 30)):
+            size, pid = choose.randrange(1, 4), 7 if choose.random() < 0.01 else -1
+            for number, log in enumerate(logs):
+                value = b"other" if differs and number and choose.random() < 0.05 else b"v"
+                records = [build.record(b"k%d" % choose.randrange(4) if differs else b"k", value)] * size
+                log.append(build.batch(records, base_offset=offset, epoch=offset // 30, producer_id=pid))
+            offset += size
+        one, other = logs
+        if choose.random() < 0.4:
+            one = one[choose.randrange(len(one) - 1) :]
+        if choose.random() < 0.4:
+            other = other[: choose.randrange(1, len(other))]
+        if choose.random() < 0.1:
+            del other[choose.randrange(len(other))]
+        place, engine = tmp_path / str(trial), Slots()
+        brokers = [
+            directory(place / name, log, choose.randrange(1, 6)) for name, log in (("1", one), ("2", other)) if log
+        ]
+        found, how = kdump.discover(list(map(str, brokers))), CompareOptions(range_bytes=choose.choice([1, 200, 500]))
+        assert list(compare_logs(found, how, engine=engine)) == compared(*brokers), trial
+        cut += len(engine.ranges) > 1
+        same += len(engine.ranges) > 1 and None not in engine.ranges
+    assert cut > same > 0
 
 
 def test_two_processes_give_the_same_answer(tmp_path: Path) -> None:
