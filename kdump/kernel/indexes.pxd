@@ -66,6 +66,9 @@ cdef class IndexTracker:
     cdef int64_t built_timestamp  # of the last entry of the time index
     # What LogSegment.recover does to both indexes, as far as an entry can fail.
     cdef bint recovering          # it goes on
+    cdef bint recovers_only       # nothing else is due at a distance
+    cdef bint resumed             # it goes on where another tracker ended
+    cdef int64_t carried_time_offset   # of the largest timestamp before the walk
     cdef bint recovery_known      # the walk began at the first byte, and passed no damage
     cdef int64_t recovered_first  # position of the first entry, -1 without one
     cdef int64_t recovered        # ... of the last entry, 0 without one

@@ -24,6 +24,12 @@ class IndexTracker:
     def check(self, offset_slots: Buffer, time_slots: Buffer) -> None:
         """Check these entries, given as the bytes of the files. Both indexes have to be in order (`ordered`)."""
 
+    def resume(self, before: IndexTracker, time_offset: int) -> None:
+        """Go on with the recovery where the walk of another tracker ended.
+
+        `time_offset` is the offset of the largest timestamp so far.
+        """
+
     def build(self, index_bytes: int = ...) -> None:
         """Build entries, at most `index_bytes` bytes of each index.
 

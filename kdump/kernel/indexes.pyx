@@ -47,6 +47,7 @@ cdef class IndexTracker:
         self.built_after = self.built_offset = self.built_timestamp = -1
         self.first_index_offset = self.first_time_entry = self.first_due = NO_VALUE
         self.recovered_first = self.recovered_time = self.refused = -1
+        self.carried_time_offset = base_offset
 
     def __dealloc__(self):
         free(self.problems)
@@ -160,11 +161,24 @@ cdef class IndexTracker:
         if not self.begun:
             self.begun = True
             self.from_zero = position == 0
-            self.recovering = self.recovery_known = self.checking and self.from_zero
+            if not self.resumed:
+                self.recovering = self.recovery_known = self.checking and self.from_zero
+
+    def resume(self, IndexTracker before, int64_t time_offset):
+        self.resumed = True
+        self.recovering = before.recovering
+        self.recovery_known = before.recovery_known
+        self.recovered_first = before.recovered_first
+        self.recovered = before.recovered
+        self.recovered_offset = before.recovered_offset
+        self.recovered_time = before.recovered_time
+        self.recovered_time_offset = before.recovered_time_offset
+        self.refused = before.refused
+        self.carried_time_offset = time_offset
 
     cdef void pass_damage(self) noexcept nogil:
         """Note that the walk found damage."""
-        self.recovering = self.recovery_known = False
+        self.recovering = self.recovery_known = self.recovers_only = False
         if self.checking:
             self.fresh = True
             self.due.position = INT64_MIN
@@ -188,6 +202,10 @@ cdef class IndexTracker:
         `s`: the state before the batch.
         """
         cdef int64_t target, running
+        if self.recovers_only and position + total <= self.due.position and last < self.due.offset:
+            self.recover_entries(s, last, position, timestamp)
+            self.due.interval = self.recovered + self.interval if self.recovering else INT64_MAX
+            return
         if self.fresh:
             self.find_entries(s, first, position)
         if self.building and recovery_is_due(position, self.last_built, self.interval):
@@ -220,6 +238,7 @@ cdef class IndexTracker:
             self.due.interval = min(self.due.interval, self.last_built + self.interval)
         if self.recovering:
             self.due.interval = min(self.due.interval, self.recovered + self.interval)
+        self.recovers_only = self.recovering and self.differs and not self.building
         self.due.offset = self.time_offset(self.time_cursor) if self.time_cursor < self.time_count else INT64_MAX
 
     cdef void find_entries(self, const State *s, int64_t first, int64_t position) noexcept nogil:
@@ -279,7 +298,9 @@ cdef class IndexTracker:
         """Do what LogSegment.recover does at a batch for which an entry is due. An index refuses one that goes back."""
         cdef bint later = timestamp > s.max_timestamp
         cdef int64_t largest = timestamp if later else s.max_timestamp
-        cdef int64_t offset = last if later else s.max_timestamp_offset
+        cdef int64_t offset = last
+        if not later:
+            offset = s.max_timestamp_offset if s.max_timestamp_position >= 0 else self.carried_time_offset
         if (self.recovered_first >= 0 and last <= self.recovered_offset) \
                 or (self.recovered_time >= 0 and offset < self.recovered_time_offset):
             self.refused = position

@@ -25,6 +25,8 @@ SCAN_STOPPED: int
 """A scan returned because it reached `stop`."""
 SCAN_DAMAGED: int
 """A scan returned because the bytes at the position are not a valid batch."""
+SCAN_BREAK: int
+"""A scan returned because the next batch does not continue the one before (`Scanner.stop_at_break`)."""
 
 class Scanner:
     """Walks over one segment: checks framing, checksums, headers, and each header against the one before it.
@@ -87,6 +89,12 @@ class Scanner:
         ends first) or SCAN_DAMAGED (no batch, or a control batch that is larger than the buffer). `reached` is the
         position of the next batch. After SCAN_FULL the next call goes on there with what `buffer` has of the file.
         Raises OSError, and what the object raises.
+        """
+
+    def stop_at_break(self) -> None:
+        """Let `scan` return SCAN_BREAK before a batch that does not continue the offsets and the leader epoch.
+
+        Not before the first batch of this scanner.
         """
 
     def skip_body(self, buffer: Buffer, at: int, position: int, computed: int) -> None:

@@ -52,6 +52,7 @@ OPEN = S_OPEN
 FRAMES = ("valid", "end", "short", "length", "overrun", "limit", "crc", "magic")
 # Why a scan returned.
 SCAN_NEED, SCAN_FULL, SCAN_STOPPED, SCAN_DAMAGED = NEED, FULL, STOPPED, DAMAGED
+SCAN_BREAK = SCAN_DAMAGED + 1
 
 HEADER_BYTES = HEADER
 CELL_COLUMNS = (
@@ -161,6 +162,7 @@ cdef class Scanner:
     cdef Py_ssize_t _epoch_capacity
     cdef readonly int64_t state_end
     cdef readonly int64_t reached
+    cdef bint _stops_at_break
     cdef object _read_into    # the buffer of the last walk over headers, which has bytes of the file
     cdef int64_t _read_from
     cdef int64_t _read_bytes
@@ -279,12 +281,26 @@ cdef class Scanner:
             if found != VALID:
                 self.frame = found
                 return DAMAGED
+            if self._stops_at_break and self.breaks(p):
+                return DAMAGED + 1
             if p[MAGIC_AT] == 2:
                 self.batch(p, total, position, computed, True)
             else:
                 self.message(p, total, position, computed, True)
             at += total
             position += total
+
+    cdef inline bint breaks(self, const uint8_t *p) noexcept nogil:
+        """Return whether a batch does not continue the offsets and the leader epoch of the one before it."""
+        cdef State *s = &self.s
+        if s.batches == 0 or not s.linked:
+            return False
+        if p[MAGIC_AT] < 2 and p[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK:
+            return be64(p) <= s.known_last
+        return be64(p) != s.known_last + 1 or (p[MAGIC_AT] == 2 and be32(p + LEADER_EPOCH_AT) != s.known_epoch)
+
+    def stop_at_break(self):
+        self._stops_at_break = True
 
     def headers(self, source, int64_t origin, buffer, int64_t position, int64_t stop):
         cdef Py_buffer view

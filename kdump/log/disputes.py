@@ -118,7 +118,7 @@ class Disputes:
             return True  # an old copy after the log
         if dispute.stop < len(self.chain):
             return self._firsts[dispute.stop] == run[-1].last + 1
-        return len(run) > 1 or len(against) == 1
+        return _count(run) > 1 or _count(against) == 1
 
     def is_older(self, dispute: Dispute) -> bool:
         """Whether the batches of the chain have the offsets of the run, and higher leader epochs.
@@ -139,7 +139,7 @@ class Disputes:
         One newer batch does not show that there were two writes: its leader epoch, which no checksum covers, may be
         wrong.
         """
-        if len(newer) < 2:
+        if _count(newer) < 2:
             return []
         epoch, rest = min(batch.epoch for batch in newer), [write[-1]]
         for number in range(last + 1, len(self._batches)):
@@ -223,7 +223,8 @@ class Explanations:
             exact += offsets == counted
             too_small += offsets < counted
         support = sum(self._support(self._batches[number]) for number in part)
-        near = len(left_out) <= _MOST_NEAR and all(self._fits(number, whole) for number in left_out)
+        count = sum(self._batches[number].batches for number in left_out)
+        near = count <= _MOST_NEAR and all(self._fits(number, whole) for number in left_out)
         bounded = near and left_out[-1] < whole[-1]
         return Explanation(bounded, exact, -too_small, support, near)
 
@@ -236,6 +237,10 @@ class Explanations:
         low = max(low, self._base_offsets[batch.file] - 1)
         length = batch.last - batch.first
         return any(low < batch.first ^ bit and (batch.first ^ bit) + length < high for bit in _BITS)
+
+
+def _count(batches: Sequence[BatchSpan]) -> int:
+    return sum(batch.batches for batch in batches)
 
 
 def run_of(batches: Sequence[BatchSpan]) -> OffsetRun:

@@ -114,10 +114,12 @@ def _end_of(own: Sequence[BatchSpan], low: int, high: int, others: Iterable[Batc
     """
     over = [batch for batch in own if batch.last >= high]
     at = own.index(over[0]) if over else 0
-    if len(over) < 2 or over != list(own[at:]) or over[0].first < low:
+    count = sum(batch.batches for batch in over)
+    if count < 2 or over != list(own[at:]) or over[0].first < low:
         return high
     last = max(batch.last for batch in over)
-    return last + 1 if sum(1 for other in others if high <= other.last and other.first <= last) < len(over) else high
+    found = sum(other.batches for other in others if high <= other.last and other.first <= last)
+    return last + 1 if found < count else high
 
 
 def sorted_segments(segments: Sequence[SegmentBatches]) -> list[SegmentBatches]:
@@ -141,16 +143,17 @@ def _base(segment: SegmentBatches, segments: Sequence[SegmentBatches]) -> int:
     base, own = segment.base, segment.batches
     if not own or own[0].position or not 0 <= own[0].first < base:
         return base
-    below = sum(1 for batch in own if batch.first < base)
-    if len(own) > 1 and own[0].last + 1 != own[1].first and 2 * below <= len(own):
+    lower = [batch for batch in own if batch.first < base]
+    below = sum(batch.batches for batch in lower)
+    if len(own) > 1 and own[0].last + 1 != own[1].first and 2 * below <= sum(batch.batches for batch in own):
         return base
-    first, last = own[0].first, max(batch.last for batch in own[:below])
+    first, last = own[0].first, max(batch.last for batch in own[: len(lower)])
     others = [other for those in segments if those is not segment for other in those.batches]
     if any(other.first <= last and first <= other.last for other in others):
         return base
     # Batches of the segments before it, which would end after its beginning.
     before = [other for those in segments if those.base < first for other in those.batches]
-    return base if sum(1 for other in before if other.last >= first) >= below else first
+    return base if sum(other.batches for other in before if other.last >= first) >= below else first
 
 
 def _exchanged(segments: Sequence[SegmentBatches]) -> list[int] | None:
@@ -183,6 +186,7 @@ def _too_far(own: Sequence[BatchSpan], base: int, high: int) -> set[int]:
         number for number, batch in enumerate(own) if batch.last - base > HIGHEST_RELATIVE_OFFSET and batch.last < high
     ]
     near = {right for left, right in pairwise(far) if right == left + 1 and own[left].last < own[right].first}
+    near |= {number for number in far if own[number].batches > 1}
     return {number for number in far if number not in near and number + 1 not in near}
 
 

@@ -5,11 +5,13 @@ expensive and a log without damage needs none. kdump.log.log_batches has a row f
 """
 
 import os
+from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kdump.format.batch import CODEC_MASK, CONTROL, TRANSACTIONAL, Batch
+from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.kernel.producer_results import events_in
 from kdump.kernel.producers import Runs
 from kdump.kernel.results import NO_VALUE, ScanState
@@ -111,6 +113,7 @@ class SegmentBatches:
 
     `scan_state` is the state of the scan, None where a batch is out of order. `actual_base_offset` is the base offset
     by which the segment is sorted. `view` is what a verify showed of the log file, None where it has to be read.
+    `is_joined`: batches of a log that is not in order are one span.
     """
 
     number: int
@@ -122,6 +125,7 @@ class SegmentBatches:
     epochs: list[tuple[int, int]] | None = None
     actual_base_offset: int = -1
     view: SegmentView | None = None
+    is_joined: bool = False
 
     @property
     def log(self) -> LogFile:
@@ -169,6 +173,32 @@ class SegmentBatches:
             elif not isinstance(item, SearchLimit | ForeignBatch):
                 self._add(_span_of(*item, self.number), together)
         return is_whole
+
+    def dense_spans(self) -> list[BatchSpan] | None:
+        """Each stretch of the view as one span; None where it has producers or gaps, or where a batch can lie apart."""
+        view = self.view
+        if view is None or view.state.produced or view.state.unopened or not view.is_uniform:
+            return None
+        stretches = [stretch for stretch in view.stretches if stretch.state.batches]
+        if not all(stretch.is_dense for stretch in stretches):
+            return None
+        return [
+            _span_of_state(one.state, self.number, one.start, one.stop - one.start, one.suspect) for one in stretches
+        ]
+
+    def read_parts(self, max_batch_bytes: int, spans: Sequence[BatchSpan]) -> None:
+        """Read every batch that is in none of these spans, which are stretches of the view. Raises SourceError."""
+        self.is_joined = bool(spans)
+        if not spans or self.view is None:
+            self.read(max_batch_bytes)
+            return
+        stays = {span.position: span for span in spans}
+        items = tuple(item for item in self.view.items if isinstance(item, Damage) or item.start not in stays)
+        with self.log.open() as source:
+            if not self.take(items_of_view(self.view._replace(items=items), source, self.base)):
+                self.read(max_batch_bytes)
+                return
+        self.batches = sorted([*self.batches, *spans], key=lambda batch: batch.position)
 
     def _add(self, batch: BatchSpan, together: Container[int] | None) -> None:
         if together is None:
@@ -336,6 +366,49 @@ def read_segments(segments: Sequence[SegmentBatches], max_batch_bytes: int) -> b
         one.join(max_batch_bytes, transactional)
     # After damaged bytes the checks of a verify begin again, as at the start of a log.
     is_ordered = is_ordered and are_ordered(batch for one in segments for batch in one.batches)
-    for one in () if is_ordered else segments:
-        one.read(max_batch_bytes)
+    if not is_ordered:
+        _read_disorder(segments, max_batch_bytes)
     return is_ordered
+
+
+MOST_APART: Final = 64
+"""A stretch of so many batches is read batch by batch where batches of the log are out of order."""
+
+
+def _read_disorder(segments: Sequence[SegmentBatches], max_batch_bytes: int) -> None:
+    """Read the segments of a log with batches out of order. Raises SourceError.
+
+    A long stretch that no other batch, and no name of a segment, can divide stays one span: all of it is in order, or
+    nothing.
+    """
+    spans = [one.dense_spans() for one in segments]
+    borders = sorted({one.base for one in segments})
+    known = sorted((span.first, span.last) for own in spans for span in own or ())
+    if any(own is None for own in spans):
+        known, spans = [], [None] * len(segments)
+    shared = _shared(known)
+    for one, own in zip(segments, spans, strict=True):
+        one.read_parts(
+            max_batch_bytes,
+            [
+                span
+                for span in own or ()
+                if span.batches > MOST_APART
+                and (span.first, span.last) not in shared
+                and one.base <= span.first
+                and span.last - one.base <= HIGHEST_RELATIVE_OFFSET
+                and bisect_right(borders, span.first) == bisect_right(borders, span.last)
+            ],
+        )
+
+
+def _shared(known: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
+    """The ranges of offsets, in order, that have an offset of another one."""
+    found, last = set[tuple[int, int]](), -1 << 63
+    longest: tuple[int, int] | None = None
+    for each in known:
+        if longest is not None and each[0] <= last:
+            found |= {each, longest}
+        if longest is None or each[1] > last:
+            longest, last = each, each[1]
+    return found

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 MOST_CUTS: Final = 4096
 """A range with more damaged places has no view. The stretch before each of them takes about 2 KiB."""
+MOST_BREAKS: Final = 16
+"""So often a stretch of a range ends because the next batch does not continue its offsets or its leader epoch."""
 ORDER_CODES: Final = frozenset({"offset/backwards", "offset/range", "epoch/backwards"})
 """Findings about the place of a batch, which is checked again once it is known which batches stay."""
 OUT_OF_ORDER: Final = sum(1 << bit for bit, code in enumerate(SUSPECTS) if code in ORDER_CODES)
@@ -39,7 +41,8 @@ class Stretch(NamedTuple):
     """Valid batches [start, stop) of a file, with nothing between them.
 
     `state` and `suspect` are those of a scan that began here. The first `events` of the summary end with those of its
-    producers. `producers` is None where they were not collected.
+    producers. `producers` is None where they were not collected. `is_rising`: no batch is out of order but maybe the
+    first one, which then has a last offset that is not below its first one.
     """
 
     start: int
@@ -48,6 +51,18 @@ class Stretch(NamedTuple):
     suspect: int = 0
     events: int = 0
     producers: StretchProducers | None = None
+    is_rising: bool = True
+
+    @property
+    def gaps(self) -> int:
+        """How often its offsets go on above those of the batch before in it."""
+        state = self.state
+        return state.gaps - (state.gap_position == state.first_position >= 0)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether its batches continue one another, of one leader epoch."""
+        return self.is_rising and not self.gaps and len(self.state.epochs) <= 1
 
 
 class SegmentView(NamedTuple):
@@ -77,10 +92,12 @@ class SegmentView(NamedTuple):
         """Whether the folded states say all of the batches: they are in order, without transactions, and all of magic 2
         or all of magic 1 and not compressed.
         """
-        state = self.state
-        if self.has_transactions or self.is_out_of_order:
-            return False
-        return not (state.magics[0] + state.magics[1]) or self._is_uncompressed_magic1
+        return self.is_uniform and not (self.has_transactions or self.is_out_of_order)
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all batches are of magic 2, or all of magic 1 and not compressed."""
+        return not (self.state.magics[0] + self.state.magics[1]) or self._is_uncompressed_magic1
 
     @property
     def has_transactions(self) -> bool:
@@ -88,8 +105,10 @@ class SegmentView(NamedTuple):
 
     @property
     def says_offsets(self) -> bool:
-        """Whether the folded states say which offsets the batches have: they are in order, and no wrapper messages."""
-        return not (self.state.unopened or self.is_out_of_order)
+        """Whether the folded states say which offsets the batches have: those of each stretch rise, without wrapper
+        messages.
+        """
+        return not self.state.unopened and all(stretch.is_rising for stretch in self.stretches)
 
     @property
     def _is_uncompressed_magic1(self) -> bool:

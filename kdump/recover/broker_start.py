@@ -47,7 +47,8 @@ def loadable(
         given.report.context.log_start_offset or 0,
         index_interval_bytes=given.options.index_interval_bytes,
     )
-    return LoadableLog(view, given.report.valid_segments, given.report.findings, state, valid_pieces or {})
+    report = given.report
+    return LoadableLog(view, report.valid_segments, report.findings, state, valid_pieces or {}, report.valid_prefixes)
 
 
 def plan_segments(builder: PlanBuilder, log: LoadableLog) -> Segments:

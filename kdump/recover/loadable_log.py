@@ -5,7 +5,7 @@ Its start is predicted again and again, each time without what it refused. Nothi
 
 import os
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kdump.broker.file_records import CorruptRecord, FileRecords, ReadBuffer, UncaughtReadError
@@ -100,7 +100,7 @@ class LoadableLog:
     """A view that a broker loads, and the `result` of its start.
 
     `refusals` and `later_refusals` are those of the directory as it is. `valid_pieces` are segments of the view that
-    are known to be valid, each as its pieces.
+    are known to be valid, each as its pieces, `valid_prefixes` those of which the first `valid_bytes` are left.
     """
 
     def __init__(
@@ -110,8 +110,10 @@ class LoadableLog:
         findings: Iterable[Finding],
         start: DirectoryState,
         valid_pieces: Mapping[str, tuple[tuple[Piece, ...], ValidSegment]],
+        valid_prefixes: Mapping[str, Sequence[ValidSegment]],
     ) -> None:
         self.view = view
+        self._valid_prefixes = valid_prefixes
         self._valid_pieces = valid_pieces
         self._sizes = start.files
         self._valid_segments = valid_segments
@@ -138,11 +140,17 @@ class LoadableLog:
         untouched = {
             name: valid for name, valid in self._valid_segments.items() if view.untouched(name, self._sizes[name])
         }
+        cut = {
+            name: valid._replace(valid_bytes=None)
+            for name, prefixes in self._valid_prefixes.items()
+            for valid in prefixes
+            if view.pieces.get(name) == (Piece(name, 0, valid.valid_bytes or 0),)
+        }
         return predict_start(
             self._start._replace(
                 files={name: view.size(name) for name in view.pieces},
                 open=view.open,
-                valid_segments=planned | untouched,
+                valid_segments=planned | cut | untouched,
                 recovery_point=recovery_point,
             )
         )

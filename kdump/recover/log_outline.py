@@ -3,7 +3,7 @@
 The file is read from its start, so that a frame counts as a batch of the log exactly where verify counts it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kdump.broker.file_records import (
@@ -99,26 +99,40 @@ def outline_of(log: LogFile, view: SegmentView, removed: Sequence[Piece], *, com
     pieces = sorted(removed)
     items: list[OutlineItem] = []
     within: dict[Piece, list[Stretch]] = {piece: [] for piece in pieces}
+    after_batch = False
     for item in view.items:
         own = [piece for piece in pieces if piece.start < item.stop and item.start < piece.stop]
         if isinstance(item, Damage):
             items.append(OutlineItem(item, bool(own)))
+            after_batch = False
             continue
         state = item.state
         if not state.batches:
             continue
         if own and not (own[0].start <= item.start and item.stop <= own[0].stop and batches_of(own[0], [item])):
             return None
-        if state.gaps and not compacted:
+        if item.gaps and not compacted:
             return None
-        items.append(OutlineItem(OffsetRange(state.first_offset, state.last_offset + 1), bool(own)))
+        run = OffsetRange(state.first_offset, state.last_offset + 1)
+        before = items[-1] if after_batch else None
+        if before is not None and before.removed == bool(own) and _continues(before.what, run, compacted=compacted):
+            items[-1] = OutlineItem(OffsetRange(before.what.start, run.stop), bool(own))
+        else:
+            items.append(OutlineItem(run, bool(own)))
+        after_batch = True
         for piece in own[:1]:
             within[piece].append(item)
-    totals = [batches_of(piece, stretches) for piece, stretches in within.items()]
+    totals = [batches_of(piece, stretches, compacted=compacted) for piece, stretches in within.items()]
     return LogOutline(log, tuple(items), tuple(total for total in totals if total is not None))
 
 
-def batches_of(piece: Piece, stretches: Sequence[Stretch]) -> "ValidBatches | None":
+def _continues(before: OffsetRange | Damage, run: OffsetRange, *, compacted: bool) -> bool:
+    """Whether the offsets of a run of batches continue those directly before it."""
+    stop = before.stop
+    return isinstance(before, OffsetRange) and (run.start == stop or (compacted and run.start >= stop))
+
+
+def batches_of(piece: Piece, stretches: Sequence[Stretch], *, compacted: bool = False) -> "ValidBatches | None":
     """What a range holds that consists of these stretches and of damage; None where their states do not say all."""
     states = [stretch.state for stretch in stretches if stretch.state.batches]
     if not states:
@@ -143,12 +157,30 @@ def batches_of(piece: Piece, stretches: Sequence[Stretch]) -> "ValidBatches | No
         sum(state.batches for state in states),
         sum(state.records for state in states),
         sum(state.valid_bytes for state in states),
-        tuple((state.first_offset, state.last_offset) for state in states),
+        tuple(_offsets_of(stretches, compacted=compacted)),
         states[0].first_timestamp,
         largest,
         frozenset(transactions.producer_ids()),
         tuple(transactions.begins()),
     )
+
+
+def _offsets_of(stretches: Sequence[Stretch], *, compacted: bool) -> Iterator[tuple[int, int]]:
+    """The first and last offsets of stretches; those of two that touch are one range where they continue."""
+    found: list[tuple[int, int]] = []
+    end = -1
+    for stretch in stretches:
+        state = stretch.state
+        if not state.batches:
+            continue
+        first, last = state.first_offset, state.last_offset
+        before = OffsetRange(found[-1][0], found[-1][1] + 1) if found and stretch.start == end else None
+        if before is not None and _continues(before, OffsetRange(first, last + 1), compacted=compacted):
+            found[-1] = before.start, last
+        else:
+            found.append((first, last))
+        end = stretch.stop
+    return iter(found)
 
 
 def _has_timestamp(state: ScanState, timestamp: int, start: int) -> bool:

@@ -88,10 +88,15 @@ class RangeReader:
     def _of_view(self, piece: Piece) -> ValidBatches | None:
         """What a stretch of a file without damage holds, as verify's scan showed it."""
         view = self._given.report.views.get(piece.name)
-        if view is None or view.damages or len(view.stretches) != 1 or not view.says_offsets:
+        if view is None or view.damages or not view.says_offsets or view.is_out_of_order:
             return None
-        stretch = view.stretches[0]
-        return batches_of(piece, [stretch]) if stretch[:2] == piece[1:] else None
+        stretches = view.stretches
+        if not stretches or (stretches[0].start, stretches[-1].stop) != piece[1:]:
+            return None
+        found = batches_of(piece, stretches)
+        if found is None or not found.batches:
+            return found
+        return found._replace(offsets=((found.offsets[0][0], found.offsets[-1][1]),))
 
     def _scan(self, piece: Piece) -> ValidBatches:
         """What verify finds in a range of a file without damage. A batch begins at the start of the range."""

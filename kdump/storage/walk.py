@@ -15,7 +15,7 @@ from kdump.format.codec import Data, decompress
 from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import RUNS_FULL, Runs
 from kdump.kernel.results import BatchDiagnosis, Carry
-from kdump.kernel.scan import BATCH_COLUMNS, HEADER_BYTES, SCAN_FULL, SCAN_NEED, SCAN_STOPPED, Scanner
+from kdump.kernel.scan import BATCH_COLUMNS, HEADER_BYTES, SCAN_BREAK, SCAN_FULL, SCAN_NEED, SCAN_STOPPED, Scanner
 from kdump.storage.frames import FILLS, OVERRUN, VALID, Frame, FrameWindow
 from kdump.storage.source import Source
 from kdump.storage.window import BUFFER_BYTES, ReadAhead
@@ -138,6 +138,7 @@ class Walk(FrameWindow):
     builds index entries. `scanner` continues a walk that ended at `start`, in place of `carry`. `buffer_bytes` are read
     at once. `on_damage` is called where the walk comes to bytes that are not a valid batch, once `on_events` has the
     events before them; with `stops_at_damage` the walk ends after these bytes, and `has_stopped` where more follow.
+    With `stops_at_break` it ends before a batch that does not continue the offsets and the leader epoch: `is_at_break`.
     `after` is a walk that ended so at `start`: what its window holds is not read again. At the end, `position` is the
     first batch at or after `stop`, or the end of the file. `goes_back`: after bytes that are not a valid batch, offsets
     went on that are not above those before.
@@ -165,12 +166,14 @@ class Walk(FrameWindow):
         buffer_bytes: int = BUFFER_BYTES,
         on_damage: Callable[["Walk"], None] | None = None,
         stops_at_damage: bool = False,
+        stops_at_break: bool = False,
         after: "Walk | None" = None,
     ) -> None:
         super().__init__(source, buffer_bytes)
         if after is not None:
             self.take_window(after)
         self._on_damage, self._stops_at_damage = on_damage, stops_at_damage
+        self.indexes = indexes
         self._base_offset = -1 if base_offset is None else base_offset
         self.scanner: BatchScanner = scanner or self._new_scanner(
             self._base_offset,
@@ -183,6 +186,8 @@ class Walk(FrameWindow):
         )
         if carry is not None:
             self.scanner.carry(*carry)
+        if stops_at_break and isinstance(self.scanner, Scanner):
+            self.scanner.stop_at_break()
         self.position = start
         self._stop = source.size if stop is None else min(stop, source.size)
         self._opens = deep or everything
@@ -191,7 +196,7 @@ class Walk(FrameWindow):
         self._runs = runs
         self._on_events = on_events
         self._searcher: NextBatchSearch | None = None
-        self._is_damaged = self.has_stopped = False
+        self._is_damaged = self.has_stopped = self.is_at_break = False
         self.goes_back = False
 
     def _new_scanner(self, base_offset: int, **how: Any) -> "BatchScanner":
@@ -255,6 +260,9 @@ class Walk(FrameWindow):
                     if self._ends_after_damage():
                         return
             elif reason == SCAN_STOPPED:
+                return
+            elif reason == SCAN_BREAK:
+                self.has_stopped = self.is_at_break = True
                 return
             elif reason != SCAN_FULL:
                 yield from self._pass_damage()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET, TIME_ENTRY
 from kdump.kernel.results import NO_VALUE, ScanState
-from kdump.log.segment_view import Stretch
+from kdump.log.segment_view import OFFSETS_OUT_OF_ORDER, Stretch
 from kdump.verify.range_summary import IndexEntries, RangeSummary, ValidPrefix
 
 if TYPE_CHECKING:
@@ -16,11 +16,17 @@ BACK_MS: Final = 7 * 86_400_000
 """The step back between the timestamps of two batches from which on it is counted."""
 
 
-def add(left: RangeSummary, before: ScanState, right: RangeSummary, base_offset: int) -> None:
-    """Add to `left` the summary of the range after it. `before` is the state of `left` with what lies between them."""
-    if left.prefix is None and right.prefix is not None:
-        left.prefix = _prefix(left, before, right.prefix)
-    left.view = _joined_views(left, right)
+def add(
+    left: RangeSummary, before: ScanState, right: RangeSummary, base_offset: int, *, at_break: bool = False
+) -> None:
+    """Add to `left` the summary of the range after it. `before` is the state of `left` with what lies between them.
+
+    `at_break`: the scan of `left` ended there, and that of `right` knows what a recovery did to the indexes.
+    """
+    if left.prefix is None:
+        left.breaks += [_prefix(left, before, each) for each in right.breaks]
+        left.prefix = None if right.prefix is None else _prefix(left, before, right.prefix)
+    left.view = _joined_views(left, right, at_break=at_break)
     for finding in right.findings:
         from kdump.verify.findings import KEPT
 
@@ -39,7 +45,8 @@ def add(left: RangeSummary, before: ScanState, right: RangeSummary, base_offset:
     left.add_passed(frames)
     left.events += right.events
     left.add_disorder(right.disorder)
-    left.recovery = None  # the entries of the right range depend on those of the left one
+    # The entries of the right range depend on those of the left one.
+    left.recovery = right.recovery if at_break else None
     left.damages += right.damages
     left.damaged_at = max(left.damaged_at, right.damaged_at)
     left.tail = left.tail if right.tail is None else right.tail
@@ -51,16 +58,22 @@ def add(left: RangeSummary, before: ScanState, right: RangeSummary, base_offset:
     left.error = right.error
 
 
-def _joined_views(left: RangeSummary, right: RangeSummary) -> "list[Stretch | Damage] | None":
-    """What both ranges show of the file. Without damage at the border a stretch goes on there."""
+def _joined_views(left: RangeSummary, right: RangeSummary, *, at_break: bool) -> "list[Stretch | Damage] | None":
+    """What both ranges show of the file. Without damage or a break at the border a stretch goes on there."""
     if left.view is None or right.view is None:
         return None
     events = len(left.events)
     items = [item._replace(events=events + item.events) if isinstance(item, Stretch) else item for item in right.view]
-    if left.view and items and isinstance(one := left.view[-1], Stretch) and isinstance(other := items[0], Stretch):
+    if at_break or not (left.view and items):
+        return left.view + items
+    if isinstance(one := left.view[-1], Stretch) and isinstance(other := items[0], Stretch):
         between = linked_times(linked(one.state, other.state), other.state) if other.state.batches else one.state
         whole = _merged(between, other.state)
-        items[0] = Stretch(one.start, other.stop, whole, one.suspect | other.suspect, other.events)
+        rises = other.is_rising
+        if one.state.batches:
+            rises = one.is_rising and other.is_rising and not other.suspect & OFFSETS_OUT_OF_ORDER
+        suspect = one.suspect | other.suspect
+        items[0] = Stretch(one.start, other.stop, whole, suspect, other.events, is_rising=rises)
         return left.view[:-1] + items
     return left.view + items
 

@@ -36,6 +36,8 @@ __all__ = ["PartitionVerifier", "logs_of"]
 _NO_END: Final = (1 << 63) - 1
 FUTURE_MS: Final = 3_600_000
 """The default of message.timestamp.after.max.ms: a timestamp may be that far ahead of the clock (KIP-937)."""
+_MOST_OPEN: Final = 10_000
+"""So many open transactions are kept for a break."""
 _PADDING: Final = ("index/padding", "timeindex/padding")
 
 
@@ -69,6 +71,8 @@ class PartitionVerifier:
         self._future: list[tuple[str, int, int]] = []
         self._valid: dict[str, ValidSegment] = {}
         self._open_before_damage: Mapping[int, int] | None = None
+        self._open_at_breaks: list[Mapping[int, int] | None] = []
+        self._valid_prefixes: dict[str, tuple[ValidSegment, ...]] = {}
         self._stretch_producers: list[StretchProducers | None] = []
         self._after_frame: Transactions | None = None
         self._rows_left = MOST_ROWS
@@ -100,6 +104,7 @@ class PartitionVerifier:
         """Begin a segment. Returns the function that takes the events of its producers, in log order."""
         log = segment.log
         self._open_before_damage = None
+        self._open_at_breaks = []
         self._stretch_producers = []
         self._transactions = self._after_frame = None
         if log.kind is not Kind.LOG or log.path in self._misnamed:
@@ -120,29 +125,37 @@ class PartitionVerifier:
         """Add a segment whose scan kept its events."""
         replay = self.begin_segment(segment)
         frames = {frame.batch.position: frame for frame in summary.passed or ()}
-        ends: list[tuple[int, Batch | None]] = [(frame.events, frame.batch) for frame in frames.values()]
+        ends: list[tuple[int, Batch | None, bool]] = [(frame.events, frame.batch, False) for frame in frames.values()]
         if summary.view is not None:
-            stretches = [item for item in summary.view if isinstance(item, Stretch)]
-            ends = [(one.events, frames[one.stop].batch if one.stop in frames else None) for one in stretches]
+            ends = []
+            for item, following in zip(summary.view, (*summary.view[1:], None), strict=True):
+                if isinstance(item, Stretch):
+                    frame = frames.get(item.stop)
+                    batch = None if frame is None else frame.batch
+                    ends.append((item.events, batch, isinstance(following, Stretch)))
         elif summary.prefix is not None and summary.prefix.stop not in frames:
-            ends.append((summary.prefix.events, None))
+            ends.append((summary.prefix.events, None, False))
         done = 0
-        for end, frame in sorted(ends, key=lambda each: each[0]):
+        for end, batch, at_break in sorted(ends, key=lambda each: each[0]):
             for events in summary.events[done:end]:
                 replay(events)
             done = end
-            self.end_stretch(frame)
+            self.end_stretch(batch, at_break=at_break)
         for events in summary.events[done:]:
             replay(events)
         self.end_segment(segment, summary)
 
-    def end_stretch(self, frame: Batch | None = None) -> None:
-        """Note what is open at the first damage of the segment. The events before a damage were replayed.
+    def end_stretch(self, frame: Batch | None = None, *, at_break: bool = False) -> None:
+        """Note what is open at the first damage of the segment, or a break before it. The events before were replayed.
 
         `frame`: a broker may take the damage for this batch.
         """
-        if not self._stretch_producers:
-            self._open_before_damage = self._producers.open_by_producer()
+        if self._open_before_damage is None:
+            found = self._producers.open_by_producer()
+            if not at_break:
+                self._open_before_damage = found
+            elif self._options.valid_segments:
+                self._open_at_breaks.append(found if len(found) <= _MOST_OPEN else None)
         if frame is not None and frame.producer_id >= 0:
             if self._after_frame is None:
                 from kdump.kernel.transactions import Transactions
@@ -318,6 +331,10 @@ class PartitionVerifier:
             prefix = valid_prefix(log, summary, replayed, self._open_before_damage)
             if prefix is not None:
                 self._valid[name] = prefix
+        if self._open_at_breaks and self._partition.whole and not broken_before:
+            from kdump.verify.valid_segments import valid_breaks
+
+            self._valid_prefixes[name] = tuple(valid_breaks(log, summary, replayed, self._open_at_breaks))
         state.add_segment(log, scanned, end_offset)
 
     def _view_of(self, items: "Sequence[Stretch | Damage]", state: ScanState, *, is_noted: bool) -> SegmentView:
@@ -377,7 +394,7 @@ class PartitionVerifier:
         report.sort()
         report.valid_segments = self._valid if self._options.valid_segments else {}
         if any(severity >= Severity.WARNING for _, severity in report.counts):
-            report.views = self._views
+            report.views, report.valid_prefixes = self._views, self._valid_prefixes
         self._add_reactions()
         is_doubtful = any(severity >= Severity.WARNING for _, severity in report.counts)
         if self._cells and (is_doubtful or report.open):  # the transaction log may say that one of these hangs

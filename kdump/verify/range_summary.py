@@ -96,7 +96,8 @@ class RangeSummary:
     `suspect` are the defects of valid batches of a view. `disorder` are the valid batches whose offsets are out of
     order, None for more than MOST_DISORDER. `recovery` is what a recovery does to the indexes of a file that was
     scanned at once and has no damage. `passed` are frames among the damages, None for more than MOST_DISORDER.
-    `is_cut`: the scan stopped after damage. `cells` are those of the map, None where none is made.
+    `is_rising`: see Stretch. `breaks` are the prefixes up to the breaks before the first damage (Walk.stops_at_break).
+    `is_cut`: the scan stopped after damage, or at a break. `cells` are those of the map, None where none is made.
     """
 
     def __init__(
@@ -122,6 +123,8 @@ class RangeSummary:
         self.prefix: ValidPrefix | None = None
         self.view: list[Stretch | Damage] | None = None
         self.suspect = 0
+        self.is_rising = True
+        self.breaks: list[ValidPrefix] = []
         self.disorder: list[Batch] | None = []
         self.recovery: RecoveredIndexes | None = None
         self.passed: list[PassedFrame] | None = []

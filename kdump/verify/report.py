@@ -61,7 +61,8 @@ class Report:
     `outcome` is what a broker's next start would leave of the partition, None without findings or a directory.
     `context` is what the checkpoints of the log directory say about the partition. `valid_segments` are the segments,
     by file name, that a broker's recovery leaves as they are, where VerifyOptions asks for them. Then `views` are what
-    the scans showed of the segments of a log with errors or warnings, as far as they say all, and
+    the scans showed of the segments of a log with errors or warnings, as far as they say all, `valid_prefixes` what is
+    left of a segment of which the first `valid_bytes` stay, where that is known, and
     `directory_files` are those of the directory, listed before any of them was read, None where they are not known.
     `map` is that of a partition with errors or warnings, where VerifyOptions asks for it.
     """
@@ -90,6 +91,7 @@ class Report:
     directory_files: DirectoryFiles | None = None
     map: "LogMap | None" = None
     views: "Mapping[str, SegmentView]" = field(default_factory=dict)
+    valid_prefixes: "Mapping[str, tuple[ValidSegment, ...]]" = field(default_factory=dict)
 
     def add(self, findings: "Iterable[Finding]") -> None:
         """Add findings and count them."""

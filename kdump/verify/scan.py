@@ -6,7 +6,7 @@ the whole partition.
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kdump.errors import SourceError, only
 from kdump.format.batch import HEADER, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, Batch
@@ -17,7 +17,7 @@ from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import Runs
 from kdump.kernel.results import NO_VALUE, Carry, ScanState
 from kdump.kernel.scan import BATCH_COLUMNS, OPEN, SUSPECTS, Scanner
-from kdump.log.segment_view import MOST_CUTS, OFFSETS_OUT_OF_ORDER, Stretch
+from kdump.log.segment_view import MOST_BREAKS, MOST_CUTS, OFFSETS_OUT_OF_ORDER, Stretch
 from kdump.storage.file_store import exists
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Segment
@@ -44,12 +44,17 @@ if TYPE_CHECKING:
 
 _SUSPECT = BATCH_COLUMNS.index("suspect")
 _WIDTH: Final = len(BATCH_COLUMNS)
+_NO_OFFSET: Final = (1 << 63) - 1
 _BAD_MAGIC: Final = 1 << SUSPECTS.index("batch/magic")
 _UNKNOWN_MAGICS: Final = range(3, 128)
 """A broker reads a batch with one of these as one of magic 2."""
 
-OnDamage = Callable[["Batch | None"], None]
-"""Is called at each damage, after the events before it, with the batch that a frame with an unknown magic may be."""
+
+class OnCut(Protocol):
+    """Is called at each damage, or break where stretches end there, after the events before it."""
+
+    def __call__(self, frame: Batch | None, *, at_break: bool = False) -> None:
+        """`frame` is the batch that a frame with an unknown magic may be."""
 
 
 class VerifyOptions(NamedTuple):
@@ -128,13 +133,13 @@ def scan(
     on_events: Callable[[bytes], None] | None = None,
     on_bytes: Callable[[int], object] | None = None,
     cache: IndexCache | None = None,
-    on_damage: OnDamage | None = None,
+    on_damage: OnCut | None = None,
 ) -> RangeSummary:
     """Scan one range.
 
     Without `carry`, the start of a range inside the file is a hint: the scan begins at the first batch from there on.
     `on_events` takes the events as they come; without it they are in the summary. `on_bytes` takes the number of bytes
-    read since the last call. `on_damage`: see OnDamage.
+    read since the last call. `on_damage`: see OnCut.
     """
     file = task.range.segment.log
     try:
@@ -153,23 +158,39 @@ def scan_source(
     carry: Carry | None = None,
     on_events: Callable[[bytes], None] | None = None,
     cache: IndexCache | None = None,
-    on_damage: OnDamage | None = None,
+    on_damage: OnCut | None = None,
 ) -> RangeSummary:
     """Scan one range of a source that is open. See `scan`."""
     if not task.options.valid_segments or task.range.segment.log.kind is not Kind.LOG:
         return _scan_part(source, task, carry, on_events, cache, on_damage)[0]
     cache = IndexCache() if cache is None else cache
-    whole, walk = _scan_part(source, task, carry, on_events, cache, on_damage, cuts=True)
+    breaks = MOST_BREAKS
+    whole, walk = _scan_part(source, task, carry, on_events, cache, on_damage, cuts=True, breaks=True)
     last, cuts = whole, 0
     while last.is_cut and cuts <= MOST_CUTS:
-        before, cuts = whole.scanned, cuts + 1
+        before = whole.scanned
         rest = task._replace(range=task.range._replace(start=whole.end))
-        goes_on = cuts <= MOST_CUTS
-        last, walk = _scan_part(source, rest, before.carry, on_events, cache, on_damage, cuts=goes_on, after=walk)
+        cuts, breaks = cuts + (not walk.is_at_break), breaks - walk.is_at_break
+        if walk.is_at_break and whole.prefix is None:
+            codes = frozenset(code for code, _ in whole.counts)
+            whole.breaks.append(ValidPrefix(whole.end, before, codes, len(whole.events)))
+        at_break = walk.is_at_break
+        last, walk = _scan_part(
+            source,
+            rest,
+            before.carry,
+            on_events,
+            cache,
+            on_damage,
+            cuts=cuts <= MOST_CUTS,
+            breaks=breaks > 0,
+            after=walk,
+            time_offset=before.max_timestamp_offset,
+        )
         # A carry does not have the timestamp of the batch before.
         if last.state and before.linked and last.scanned.first_position == whole.end:
             before = linked_times(before, last.scanned)
-        add(whole, before, last, task.range.segment.log.base_offset or 0)
+        add(whole, before, last, task.range.segment.log.base_offset or 0, at_break=at_break)
     whole.is_cut = False
     return whole
 
@@ -180,19 +201,22 @@ def _scan_part(
     carry: Carry | None,
     on_events: Callable[[bytes], None] | None,
     cache: IndexCache | None,
-    on_damage: OnDamage | None,
+    on_damage: OnCut | None,
     *,
     cuts: bool = False,
+    breaks: bool = False,
     after: Walk | None = None,
+    time_offset: int = -1,
 ) -> tuple[RangeSummary, Walk]:
     """Scan one range; with `cuts` up to the end of its first damage, so that all before it has a state of its own.
 
-    `after` is the walk that ended at the start of the range.
+    With `breaks` it ends at the first break as well (Walk). `after` is the walk that ended at the start of the range;
+    `time_offset` is the offset of the largest timestamp before.
     """
     (segment, start, stop), options = task
-    file = segment.log
-    summary = RangeSummary(None, start, None)
+    file, summary = segment.log, RangeSummary(None, start, None)
     tracker = _index_tracker(task, summary, IndexCache() if cache is None else cache)
+    _resume(tracker, after, time_offset)
 
     def end_prefix(walk: Walk) -> None:
         if summary.prefix is None:
@@ -215,7 +239,7 @@ def _scan_part(
         indexes=tracker,
         on_damage=end_prefix,
         stops_at_damage=cuts,
-        **({} if after is None else {"after": after}),
+        **_cuts_of(after, breaks=cuts and breaks),
     )
     summary.view = [] if cuts else None
     summary.cells = _cells_of(walk, options, start, source.size if stop is None else stop)
@@ -227,13 +251,25 @@ def _scan_part(
     summary.end = walk.position
     summary.state = walk.scanner.state()
     summary.is_cut = cuts and summary.error is None and walk.has_stopped
+    _end_part(source, task, summary, tracker)
+    if walk.is_at_break and on_damage is not None:
+        on_damage(None, at_break=True)
+    return summary, walk
+
+
+def _end_part(source: Source, task: ScanTask, summary: RangeSummary, tracker: IndexTracker | None) -> None:
     if tracker is not None:
         _add_index_entries(tracker, summary)
     if summary.view is not None:
         _add_stretch(summary)
     if summary.error is None and not summary.is_cut:
         _check_end(source, task, summary)
-    return summary, walk
+
+
+def _cuts_of(after: Walk | None, *, breaks: bool) -> dict[str, Any]:
+    """What only a walk over a log takes."""
+    how: dict[str, Any] = {"stops_at_break": True} if breaks else {}
+    return how if after is None else how | {"after": after}
 
 
 def _unknown_batch(walk: Walk) -> Batch | None:
@@ -274,6 +310,12 @@ def _index_tracker(task: ScanTask, summary: RangeSummary, cache: IndexCache) -> 
     return tracker
 
 
+def _resume(tracker: IndexTracker | None, after: Walk | None, time_offset: int) -> None:
+    """Go on with what a recovery does to the indexes where the walk before ended at a break."""
+    if tracker is not None and after is not None and after.is_at_break and after.indexes is not None:
+        tracker.resume(after.indexes, time_offset)
+
+
 def _add_index_entries(tracker: IndexTracker, summary: RangeSummary) -> None:
     summary.entries = tracker.bad_entries()
     summary.entry_counts.update(tracker.bad_entry_counts())
@@ -292,7 +334,8 @@ def _add_stretch(summary: RangeSummary) -> None:
     stop, state, events = summary.end, summary.scanned, len(summary.events)
     if prefix is not None:
         stop, state, events = prefix.stop, prefix.state, prefix.events
-    summary.view.insert(0, Stretch(summary.start, stop, state, summary.suspect, events))
+    stretch = Stretch(summary.start, stop, state, summary.suspect, events, is_rising=summary.is_rising)
+    summary.view.insert(0, stretch)
 
 
 def _read_indexes(task: ScanTask, summary: RangeSummary, cache: IndexCache) -> dict[Kind, bytes]:
@@ -380,8 +423,12 @@ def _view_chunk(summary: RangeSummary, chunk: BatchChunk) -> None:
 
         summary.view += damages_in(chunk)
         return
-    for suspect in chunk.suspects():
+    for index, suspect in enumerate(chunk.suspects()):
         summary.suspect |= suspect
+        if suspect & OFFSETS_OUT_OF_ORDER:
+            row = chunk.row(index)
+            rises = NO_VALUE < row.base_offset <= row.last_offset < _NO_OFFSET
+            summary.is_rising &= row.position == summary.start and rises
 
 
 def _check_end(source: Source, task: ScanTask, summary: RangeSummary) -> None:

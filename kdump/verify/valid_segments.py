@@ -1,6 +1,6 @@
 """The segments that a broker's recovery leaves as they are: what a prediction needs, without reading them again."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Final
 
 from kdump.broker.result import Disorder, IndexChecksums, ValidSegment
@@ -10,7 +10,7 @@ from kdump.format.naming import Kind
 from kdump.kernel.crc import crc32c
 from kdump.kernel.results import ScanState
 from kdump.storage.partition import LogFile
-from kdump.verify.range_summary import PassedFrame, RangeSummary
+from kdump.verify.range_summary import PassedFrame, RangeSummary, ValidPrefix
 
 _NO_POSITION: Final = (1 << 63) - 1
 _DISORDER: Final = frozenset({"offset/backwards", "offset/range"})
@@ -104,14 +104,30 @@ def valid_prefix(
     `replayed` are the codes that the replay of the producers reported, `open_by_producer` the first offsets of the
     transactions that are open where the damage begins.
     """
-    prefix, base = summary.prefix, log.base_offset
-    if prefix is None or open_by_producer is None or base is None or not summary.damages or summary.error is not None:
+    prefix = summary.prefix
+    if prefix is None or not summary.damages or summary.error is not None:
         return None
-    if not _is_valid(prefix.codes | replayed):
-        return None
-    state = prefix.state
-    found = _segment_of(log, state, state.last_offset + 1 if state.batches else base, open_by_producer)
+    found = _prefix_segment(log, prefix, replayed, open_by_producer)
     return None if found is None else found._replace(valid_bytes=prefix.stop, is_damaged=True)
+
+
+def valid_breaks(
+    log: LogFile, summary: RangeSummary, replayed: Set[str], open_by_producer: Sequence[Mapping[int, int] | None]
+) -> Iterator[ValidSegment]:
+    """What is left of a segment that is cut at one of its breaks, `valid_bytes`. See valid_prefix."""
+    for prefix, open_ in zip(summary.breaks, open_by_producer, strict=False):
+        found = _prefix_segment(log, prefix, replayed, open_)
+        if found is not None:
+            yield found._replace(valid_bytes=prefix.stop)
+
+
+def _prefix_segment(
+    log: LogFile, prefix: ValidPrefix, replayed: Set[str], open_by_producer: Mapping[int, int] | None
+) -> ValidSegment | None:
+    state, base = prefix.state, log.base_offset
+    if open_by_producer is None or base is None or not _is_valid(prefix.codes | replayed):
+        return None
+    return _segment_of(log, state, state.last_offset + 1 if state.batches else base, open_by_producer)
 
 
 def _segment_of(

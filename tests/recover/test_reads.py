@@ -87,6 +87,10 @@ def plan_only(path: str) -> None:
     assert any(isinstance(plan, Plan) for plan in plan_recovery(discover([path]), compares=True))
 
 
+def run_truncate(path: str) -> None:
+    assert all(not isinstance(item, RecoveryResult) or item.error is None for item in recover_logs(discover([path])))
+
+
 def recover(path: str, options: RecoverOptions) -> None:
     done = [item for item in recover_logs(discover([path]), options) if isinstance(item, RecoveryResult)]
     assert any(item.applied and item.error is None for item in done)
@@ -217,11 +221,19 @@ def test_a_wrong_offset_is_judged_without_another_look_at_the_log(
     assert report.outcome is not None
 
 
-@pytest.mark.parametrize(("run", "most"), [(preview, 1.8), (truncate, 2.7), (salvage, 3.2)], ids=_name)
-def test_an_overflow_that_verify_found_is_not_looked_for_again(
-    tmp_path: Path, run: Callable[[str], None], most: float
+@pytest.mark.parametrize("kind", BATCHES)
+@pytest.mark.parametrize(
+    ("run", "byte", "bit", "most"),
+    [
+        *((plan_only, byte, bit, 1.6) for byte, bit in ((7, 1), (7, 16), (2, 1), (0, 128), (12, 128), (15, 4))),
+        *((run_truncate, byte, 128 >> byte, 2.7) for byte in (0, 2)),
+    ],
+    ids=_name,
+)
+def test_a_plan_about_a_wrong_header_takes_what_the_scan_showed(
+    tmp_path: Path, kind: str, run: Callable[[str], None], byte: int, bit: int, most: float
 ) -> None:
-    size = wrong_header(tmp_path, *BATCHES["16 records"], 0, 128)
+    size = wrong_header(tmp_path, *BATCHES[kind], byte, bit)
     before = read_bytes()
     run(str(tmp_path / "logs"))
     assert (read_bytes() - before) / size <= most

@@ -14,6 +14,7 @@ from kdump.format.batch import CONTROL, TRANSACTIONAL
 from kdump.format.naming import Kind
 from kdump.kernel.producers import Runs
 from kdump.kernel.transactions import Transactions
+from kdump.log import segment_batches
 from kdump.log.severity import Severity
 from kdump.recover.plan import SALVAGE, Plan, RecoverOptions
 from kdump.recover.planner import plan_partition
@@ -25,7 +26,7 @@ from kdump.verify import partition
 from kdump.verify.report import Report
 from kdump.verify.scan import ScanOptions
 from kdump.verify.verify import verify_logs
-from support import build, cuttings, damage, damage_partition, partition_cases
+from support import build, cuttings, damage, damage_partition, directories, partition_cases, wrong_headers
 from support.damage import NotApplicable
 from support.expected_files import NOW_MS, put, report_of
 from support.laws import examples
@@ -50,7 +51,7 @@ def plan_of(report: Report, directory: Path, options: RecoverOptions) -> Plan | 
 def check_plans(directory: Path, case: object) -> bool:
     """Whether the report had views; each strategy has the same plan without them."""
     report = report_of(directory)
-    without = replace(report, views={})
+    without = replace(report, views={}, valid_prefixes={})
     for options in OPTIONS:
         assert plan_of(report, directory, options) == plan_of(without, directory, options), (case, options.strategy)
     return bool(report.views)
@@ -67,6 +68,17 @@ def test_a_log_with_transactions_is_planned_as_if_it_was_read(tmp_path: Path) ->
         files = {f"{segment.base_offset:020d}.log": segment.data for segment in broken}
         seen += check_plans(put(tmp_path / str(number) / "topic-0", files), number)
     assert seen > examples(80) // 2
+
+
+def test_a_log_with_wrong_headers_is_planned_as_if_it_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No checksum covers them. A stretch between two of them is one span where no other batch can divide it."""
+    monkeypatch.setattr(segment_batches, "MOST_APART", 1)
+    seen = 0
+    for number in range(examples(60)):
+        rng = random.Random(number)
+        files = wrong_headers.damaged_partition(rng)
+        seen += check_plans(directories.write(tmp_path / str(number) / "topic-0", files), number)
+    assert seen > examples(60) // 2
 
 
 def test_the_logs_of_brokers_are_planned_as_if_they_were_read(tmp_path: Path) -> None:
@@ -205,7 +217,7 @@ def test_a_scan_in_ranges_plans_as_if_the_log_was_read(tmp_path: Path, monkeypat
             (report,) = verify_logs(discover([str(directory)]), how, engine=cuttings.Ranges())
         seen += bool(report.views)
         for options in OPTIONS:
-            wanted = plan_of(replace(report, views={}), directory, options)
+            wanted = plan_of(replace(report, views={}, valid_prefixes={}), directory, options)
             assert plan_of(report, directory, options) == wanted, (number, options.strategy)
     assert seen > examples(30) // 2
 

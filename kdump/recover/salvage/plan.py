@@ -107,11 +107,12 @@ def keep(
         attempt = _attempt(partition, files, options, refused, is_ordered=is_ordered)
         if attempt.refused.keys() <= refused.keys() or len(refused) > _MOST_REFUSALS:
             return attempt.result
-        if is_ordered:
+        if is_ordered or any(one.is_joined for one in files):
             # Now it matters which batch it is.
             is_ordered = False
             for one in files:
                 one.read(options.max_batch_bytes)
+                one.is_joined = False
             files = sorted_segments(files)
         else:
             refused |= attempt.refused
