@@ -42,6 +42,7 @@ class Elsewhere:
 @pytest.fixture(autouse=True)
 def _cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cut_tables, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(cut_tables, "_AT_ONCE", 2)
     monkeypatch.setattr("kdump.verify.verify.SMALL_BYTES", 0)
 
 
@@ -103,3 +104,8 @@ def test_what_cannot_be_read_ends_the_rows_of_its_partition(tmp_path: Path) -> N
             found, errors, _ = rows(tmp_path, table, Elsewhere())
             assert (found, errors) == rows(tmp_path, table)[:2]
             assert any("b-0" in row["path"] for row in found)
+
+
+def test_more_partitions_than_are_held_at_once() -> None:
+    assert compare(FIXTURES / "transactions", ("producers", "transactions")) > 2
+    assert compare(FIXTURES / "restarted", ("producers", "transactions")) > 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -69,6 +70,41 @@ def new_findings(spark: SparkSession, disks: list[str], folder: str, last: str |
         return found
     before = spark.read.parquet(last)
     return found.join(before, ["path", "identity"], "left_anti")
+
+
+def append_new(table: str, rows: pa.Table, key: list[str]) -> pa.Table:
+    from deltalake import DeltaTable, write_deltalake
+
+    if DeltaTable.is_deltatable(table):
+        known = DeltaTable(table).to_pyarrow_table(columns=key)
+        rows = rows.join(known, key, join_type="left anti")
+    write_deltalake(table, rows, mode="append")
+    return rows
+
+
+def scrub(spark: SparkSession, disks: list[str], table: str, night: int, nights: int) -> pa.Table:
+    import zlib
+
+    import kdump
+    from kdump.spark import read
+
+    found = kdump.discover(disks)
+    logs = (each for each in found if isinstance(each, kdump.Partition))
+    paths = [log.path for log in logs]
+    numbers = (zlib.crc32(path.encode()) % nights for path in paths)
+    pairs = zip(paths, numbers, strict=True)
+    share = [path for path, number in pairs if number == night]
+    rows = read(spark, share, table="findings").toArrow()
+    return append_new(table, rows, ["path", "identity"])
+
+
+def new_divergences(spark: SparkSession, fingerprints: str, table: str) -> pa.Table:
+    from kdump.spark import read
+
+    found = read(spark, fingerprints, table="comparisons")
+    found = found.where("verdict = 'diverged'").toArrow()
+    key = ["topic", "partition", "left", "right", "differs"]
+    return append_new(table, found, key)
 
 
 def follow(spark: SparkSession, directory: str, folder: str, checkpoint: str) -> None:

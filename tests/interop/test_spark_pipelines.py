@@ -20,6 +20,7 @@ from kdump.writer.builder import NewRecord
 from kdump.writer.log import Log
 from support.command_runs import verified
 from support.kafka_connector import connector_jars
+from support.object_stores import run_here
 from support.spark_session import need_spark, start_session, stop_session
 
 if TYPE_CHECKING:
@@ -185,6 +186,36 @@ def test_a_scrub_says_what_is_new(spark: SparkSession, disks: Disks, tmp_path: P
     assert {row["path"] for row in new} <= {str(log), str(log.parent), *map(str, log.parent.iterdir())}
     assert "tail/garbage" in {row["code"] for row in new}
     assert all(json.loads(row["data"]) is not None for row in new)
+
+
+def test_a_scrub_reads_a_share_a_night_and_keeps_what_is_new(spark: SparkSession, disks: Disks, tmp_path: Path) -> None:
+    pytest.importorskip("deltalake")
+    for path in disks.paths:
+        shutil.copytree(path, tmp_path / path.name)
+    names, table = [str(tmp_path / path.name) for path in disks.paths], str(tmp_path / "findings")
+    first = [spark_pipelines.scrub(spark, names, table, night, 2).to_pylist() for night in range(2)]
+    assert all(first)
+    logs = [{str(Path(row["path"]).parent) for row in rows if row["path"].endswith(".log")} for rows in first]
+    assert not logs[0] & logs[1]
+    assert [spark_pipelines.scrub(spark, names, table, night, 2).num_rows for night in range(2)] == [0, 0]
+    log = next((tmp_path / disks.paths[0].name).rglob("*.log"))
+    log.write_bytes(log.read_bytes() + b"\1" * 20)
+    new = [row for night in range(2) for row in spark_pipelines.scrub(spark, names, table, night, 2).to_pylist()]
+    assert "tail/garbage" in {row["code"] for row in new}
+    assert {str(Path(row["path"]).parent) for row in new} <= {str(log.parent), str(log.parent.parent)}
+
+
+def test_a_night_says_which_copies_diverged(spark: SparkSession, tmp_path: Path) -> None:
+    pytest.importorskip("deltalake")
+    for broker, value in enumerate((b"one", b"two")):
+        place = tmp_path / f"broker-{broker}"
+        place.mkdir()
+        with Log(place / "t-0", write=True) as log:
+            log.append([NewRecord(b"k", value, timestamp_ms=1)])
+        assert run_here("verify", "--fingerprint", str(tmp_path / f"{broker}.fingerprint"), str(place)).status == 0
+    prints, table = str(tmp_path / "*.fingerprint"), str(tmp_path / "table")
+    assert spark_pipelines.new_divergences(spark, prints, table)["verdict"].to_pylist() == ["diverged"]
+    assert spark_pipelines.new_divergences(spark, prints, table).num_rows == 0
 
 
 def test_follow(spark: SparkSession, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ in order, or damage hides headers, the rows depend on all batches together: one 
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, Final, NamedTuple
 
 from kdump.convert.log_tables.producer_table import producers_of, producers_of_slices, slice_producers
@@ -22,6 +22,7 @@ from kdump.storage.partition import Partition, carried, logs_of_partition
 
 _SMALL_BYTES: Final = 8 << 20
 """A topic-partition up to this size is one task, where the engine does not say how large tasks should be."""
+_AT_ONCE: Final = 1 << 14
 Rows = Callable[[SlicedPartition, int], Iterator[TableRow]]
 RowsOfSlices = Callable[[SlicedPartition, HeaderPass, Iterable[Any]], Iterator[TableRow]]
 
@@ -67,8 +68,15 @@ class _Task:
 def rows_on(
     engine: Engine, table: str, partitions: Iterable[Partition], max_batch_bytes: int
 ) -> Iterator[tuple[Partition, WholeRows]]:
-    """The topic-partitions with their rows in a table of KINDS, in order."""
-    several = list(partitions)
+    """The topic-partitions with their rows in a table of KINDS, in order. Some thousand of a fleet are held at once."""
+    rest = iter(partitions)
+    while several := list(islice(rest, _AT_ONCE)):
+        yield from _rows_of_some(engine, table, several, max_batch_bytes)
+
+
+def _rows_of_some(
+    engine: Engine, table: str, several: list[Partition], max_batch_bytes: int
+) -> Iterator[tuple[Partition, WholeRows]]:
     headers = dict(_headers(engine, several))
     without = {number for number, each in headers.items() if table == "transactions" and not each.transactional}
 
