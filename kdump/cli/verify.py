@@ -16,6 +16,7 @@ from kdump.log.severity import Severity
 from kdump.render import PAGE_FORMATS, REPORT_FORMATS, renderer
 from kdump.render import RenderOptions as Look
 from kdump.render.base import VerifyRenderer
+from kdump.storage.discovery import is_fingerprint
 from kdump.verify import verify
 from kdump.verify.next_step import repair_of
 from kdump.verify.summary import (
@@ -245,6 +246,8 @@ def command(**chosen: Any) -> int:
     if chosen["compare"]:
         return _compare(chosen, wanted)
     _refuse_only_compared(chosen)
+    if all(is_fingerprint(path) for path in chosen["paths"]):
+        return _check_fingerprints(chosen)
     totals, problems, progress = VerifyTotals(wanted, chosen["paths"]), ProblemLog(), Progress(chosen["progress"])
     with (
         options.partitions(chosen, companions=not chosen["no_companions"]) as found,
@@ -313,7 +316,7 @@ def _fingerprint(chosen: dict[str, Any]) -> int:
     chosen = {**chosen, "master": None}
     path, started, problems = chosen["fingerprint"], time.monotonic(), ProblemLog("fingerprinted")
     what, copies = _fingerprint_options(chosen)
-    overwrite = chosen["overwrite"] or files.is_fingerprint(path)
+    overwrite = chosen["overwrite"] or is_fingerprint(path)
     with (
         options.partitions(chosen) as found,
         execution(found, chosen) as job,
@@ -345,6 +348,26 @@ def _fingerprint_options(chosen: dict[str, Any]) -> "tuple[FingerprintOptions, l
     return what, [copy for file in others for copy in file.copies]
 
 
+def _check_fingerprints(chosen: dict[str, Any]) -> int:
+    """Read fingerprints whole. Returns the exit status."""
+    from kdump.replicas.fingerprint.fingerprint_file import FingerprintSummary, check_fingerprint
+
+    problems, started = ProblemLog("checked"), time.monotonic()
+    if chosen["format_name"] in PAGE_FORMATS:
+        raise click.UsageError("a fingerprint is compared, and is no page: leave out --format html")
+    with renderer(chosen["format_name"], sys.stdout, _look(chosen), VerifyRenderer) as out:
+        for path in chosen["paths"]:
+            try:
+                for each in check_fingerprint(path):
+                    if not isinstance(each, FingerprintSummary):
+                        problems.take([each])
+                    elif not chosen["quiet"]:
+                        out.fingerprint_summary(each, problems.failed, round(time.monotonic() - started, 3))
+            except SourceError as error:
+                problems.take([error])
+    return problems.failed
+
+
 def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
     """Compare copies. Returns the exit status."""
     from kdump.replicas.compare import CompareOptions, ComparisonSummary, PartitionComparison, compare_logs
@@ -357,8 +380,8 @@ def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
     fails_undecided = chosen["fail_on"] == options.UNDECIDED
     chosen = {**chosen, "fail_on": Severity.ERROR if fails_undecided else chosen["fail_on"]}
     started, problems = time.monotonic(), ProblemLog("compared")
-    printed = [files.read_fingerprint(path) for path in chosen["paths"] if files.is_fingerprint(path)]
-    disks = [path for path in chosen["paths"] if not files.is_fingerprint(path)]
+    printed = [files.read_fingerprint(path) for path in chosen["paths"] if is_fingerprint(path)]
+    disks = [path for path in chosen["paths"] if not is_fingerprint(path)]
     key = None if chosen["key_file"] is None else files.read_hash_key(chosen["key_file"])
     files.check_keys(printed, key or (NO_KEY if disks else None))
     copies = [copy for file in printed for copy in file.copies]

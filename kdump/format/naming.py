@@ -132,6 +132,8 @@ COMPACTED_TOPICS: Final = COORDINATOR_TOPICS
 INTERNAL_TOPICS: Final = COORDINATOR_TOPICS | {METADATA_TOPIC, REMOTE_LOG_METADATA}
 """Kafka's own topics: their keys and values have formats of Kafka."""
 UNDO_FOLDER = ".kdump-undo"
+FINGERPRINT_MAGIC: Final = b"KDUMPFPR"
+"""What a fingerprint file of kdump begins with, whatever its name."""
 MAPPED_INDEX_SUFFIXES: Final = (".index", ".timeindex")
 """The indexes that a broker maps into memory and preallocates (Kafka's AbstractIndex)."""
 INDEX_SUFFIXES: Final = (*MAPPED_INDEX_SUFFIXES, ".txnindex")

@@ -171,9 +171,26 @@ def named_paths(
         for expanded in _expand(path):
             try:
                 store_of(expanded).refresh(expanded)
-                yield NamedPath(expanded, status_of(expanded))
+                yield _named(expanded)
             except (OSError, ValueError) as error:
                 yield unreadable(expanded, error)
+
+
+def is_fingerprint(path: str) -> bool:
+    """Whether a path is a file that begins as a fingerprint of copies."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(naming.FINGERPRINT_MAGIC)) == naming.FINGERPRINT_MAGIC
+    except (OSError, ValueError):
+        return False
+
+
+def _named(path: str) -> NamedPath | SourceError:
+    item = NamedPath(path, status_of(path))
+    is_log = naming.kind_of(path) is not None or naming.companion_of(path) is not None
+    if is_log or not stat.S_ISREG(item.status.st_mode) or not store_of(path).is_local or not is_fingerprint(path):
+        return item
+    return NotALog(f"{path}: a fingerprint of copies, and no log; kdump verify --compare compares it with others")
 
 
 def _expand(path: str) -> list[str]:

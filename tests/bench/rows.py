@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from .datasets import Data
@@ -225,9 +225,53 @@ def logs() -> Iterator[Row]:
     yield Row("log-read", "log", Kind.PER_READ, 20, _read(READS), allowance=_read(0))
 
 
+def fingerprints() -> Iterator[Row]:
+    """A fingerprint against verify of all records, and 5,000 topic-partitions of two fingerprint files compared."""
+    deep = _verify_directory(1, "--deep")
+    for name, data, target in (
+        ("delete", "plain", 1.3),
+        ("delete-one-record", "one-record", 1.3),
+        ("delete-lz4", "lz4-64k", 1.3),
+        ("delete-zstd", "zstd-64k", 1.3),
+        ("transactional", "transactional", None),
+        ("compacted", "compacted", 2),
+    ):
+        yield Row(f"fingerprint-{name}", data, Kind.AT_MOST, target, _fingerprint, deep)
+    yield Row("memory-fingerprint-compacted", "compacted", Kind.PEAK, 256, _fingerprint)
+    yield Row("compare-5000-files", "plain", Kind.SECONDS, 1, _compared_files(5000))
+
+
+def _fingerprint(tools: Tools, data: Data) -> Command:
+    written = str(data.directory.parent / "fingerprint")
+    return tools.kdump("verify", "--fingerprint", written, "--jobs", "1", str(data.directory))
+
+
+def _compared_files(count: int) -> Make:
+    def make(tools: Tools, data: Data) -> Command:
+        script = tools.module("tests.bench.fingerprint_files", str(data.directory), str(count))
+        return replace(script, expect={"agree": count}, timed=True)
+
+    return make
+
+
 def all_rows() -> list[Row]:
     """Every row, in the order of the table."""
-    groups = (budgets, jobs, scale, start, memory, dumps, indexes, recover, stat, convert, spark, logs, peers)
+    groups = (
+        budgets,
+        jobs,
+        scale,
+        start,
+        memory,
+        dumps,
+        indexes,
+        recover,
+        stat,
+        convert,
+        spark,
+        logs,
+        fingerprints,
+        peers,
+    )
     return [row for group in groups for row in group()]
 
 

@@ -399,6 +399,25 @@ def test_a_file_that_was_cut_or_changed_is_refused(tmp_path: Path) -> None:
     assert not isinstance(judged(good, taken(other, changed)), SourceError)
 
 
+def test_verify_checks_a_fingerprint_and_other_commands_say_what_it_is(tmp_path: Path) -> None:
+    taken(directory(tmp_path / "a", plain(), 2), tmp_path / "f")
+    data = bytearray((tmp_path / "f").read_bytes())
+    ran = run_inside(tmp_path, "verify", "f")
+    assert (ran.status, ran.text) == (0, f"f: 1 topic-partition, {len(data)} bytes\n")
+    data[2000] ^= 1
+    (tmp_path / "g").write_bytes(data)
+    ran = run_inside(tmp_path, "verify", "f", "g", "--format", "json")
+    assert [json.loads(line)["partitions"] for line in ran.lines] == [1, 0]
+    assert (ran.status, ran.problems.count("\n")) == (3, 1)
+    assert "g: the section of t-0 at byte" in ran.problems
+    for command in ("dump", "stat"):
+        ran = run_inside(tmp_path, command, "f")
+        assert ran.status == 3
+        assert "f: a fingerprint of copies, and no log; kdump verify --compare compares it" in ran.problems
+    ran = run_inside(tmp_path, "verify", "f", "a")
+    assert (ran.status, ran.problems) == (0, "")
+
+
 def test_a_forged_section_is_an_error_and_nothing_else(tmp_path: Path) -> None:
     """Any bytes in the fields of a section, under right checksums: they are refused, or they are a copy."""
     one, _ = copies(tmp_path, DIVERGENT["the marker was lost"][0])

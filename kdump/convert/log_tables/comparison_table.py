@@ -13,10 +13,9 @@ from kdump.replicas.compare import CompareOptions, PartitionComparison, compare_
 from kdump.replicas.fingerprint.fingerprint_file import (
     FingerprintFile,
     check_keys,
-    is_fingerprint,
     read_fingerprint,
 )
-from kdump.storage.discovery import discover
+from kdump.storage.discovery import discover, is_fingerprint
 from kdump.storage.file_store import is_url
 
 

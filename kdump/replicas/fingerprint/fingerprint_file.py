@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import combinations
+from threading import local
 from typing import IO, Final, NamedTuple
 
 from kdump.broker.log_manager import meta_of
@@ -21,7 +22,7 @@ from kdump.replicas.fingerprint.fingerprint_format import (
     CHANGED,
     HEAD_BYTES,
     KEY_ID_BYTES,
-    MAGIC,
+    MOST_SECTION_BYTES,
     TRAILER_BYTES,
     CopySketch,
     FingerprintHead,
@@ -88,13 +89,25 @@ class CopyFingerprint(NamedTuple):
         )
 
 
+class _Buffers(local):
+    """What sections are read into: new memory for each takes longer than to read it."""
+
+    def __init__(self) -> None:
+        self.section = memoryview(bytearray(MOST_SECTION_BYTES))
+
+
+_buffers = _Buffers()
+
+
 def load_copy(copy: CopyFingerprint) -> CopySketch:
     """Read the section of a copy. Raises SourceError."""
     topic, partition = copy.topic_partition
     name = f"{copy.file}: the section of {topic}-{partition} at byte {copy.entry.position}"
     try:
-        with open(copy.file, "rb") as file:
-            data = os.pread(file.fileno(), copy.entry.size, copy.entry.position)
+        with open(copy.file, "rb", buffering=0) as file:
+            data = _buffers.section[
+                : os.preadv(file.fileno(), [_buffers.section[: copy.entry.size]], copy.entry.position)
+            ]
     except (OSError, OverflowError) as error:
         raise SourceError(f"{copy.file}: {error}") from None
     if len(data) != copy.entry.size or crc32c(data) != copy.entry.crc:
@@ -111,15 +124,6 @@ class FingerprintFile(NamedTuple):
     path: str
     head: FingerprintHead
     copies: tuple[CopyFingerprint, ...]
-
-
-def is_fingerprint(path: str) -> bool:
-    """Whether a path is a file that begins as a fingerprint."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
-    except (OSError, ValueError):
-        return False
 
 
 def read_fingerprint(path: str | os.PathLike[str]) -> FingerprintFile:
@@ -165,6 +169,18 @@ class FingerprintSummary(NamedTuple):
             return self
         failed = self.not_comparable + (found.problem is not None)
         return self._replace(partitions=self.partitions + 1, not_comparable=failed)
+
+
+def check_fingerprint(path: str) -> Iterator[FingerprintSummary | SourceError]:
+    """Read all of a fingerprint file; gives what is damaged, then what it has. Raises SourceError."""
+    file = read_fingerprint(path)
+    summary = FingerprintSummary(path, bytes=os.path.getsize(path))
+    for each in file.copies:
+        try:
+            summary = summary.plus(FingerprintedCopy(each.path, load_copy(each).problem))
+        except SourceError as error:
+            yield error
+    yield summary
 
 
 class FingerprintedCopy(NamedTuple):

@@ -64,13 +64,12 @@ from typing import Final, NamedTuple
 from kdump.broker.history import EpochRun
 from kdump.errors import SourceError
 from kdump.format.index import AbortedTransaction
-from kdump.format.naming import TopicPartition
+from kdump.format.naming import FINGERPRINT_MAGIC, TopicPartition
 from kdump.kernel.crc import crc32c
 from kdump.kernel.sketches import CELL_BYTES, CUT_BYTES, HASH_TABLES, are_cuts, halved
 from kdump.log.ranges import OffsetRange
 from kdump.replicas.log_survey import KAFKA_07, OUT_OF_ORDER, UNREADABLE
 
-MAGIC: Final = b"KDUMPFPR"
 VERSION: Final = 2
 KEY_ID_BYTES: Final = 16
 _END_MAGIC: Final = b"RPFK"
@@ -207,7 +206,7 @@ def section_of(copy: CopySketch) -> bytes:
     )
 
 
-def parse_section(data: bytes) -> CopySketch:
+def parse_section(data: bytes | memoryview) -> CopySketch:
     """The copy of a section. Raises ValueError with what is wrong."""
     _check_size(data)
     (
@@ -233,7 +232,7 @@ def parse_section(data: bytes) -> CopySketch:
         raise ValueError("it has fields that cannot be right")
     parts, at = list[bytes](), _SECTION.size
     for count, size in zip(n, _SIZES, strict=True):
-        parts.append(data[at : at + count * size])
+        parts.append(bytes(data[at : at + count * size]))
         at += count * size
     records = _checked(Sketch(parts[5], parts[6], block_bits, bits), start, as_of)
     state = _checked(Sketch(parts[7], parts[8], 62, state_bits), start, as_of) if flags & _STATE else None
@@ -268,7 +267,7 @@ def parse_section(data: bytes) -> CopySketch:
     )
 
 
-def _check_size(data: bytes) -> None:
+def _check_size(data: bytes | memoryview) -> None:
     """Raises ValueError where a section has not the size that its counts say."""
     if len(data) < _SECTION.size:
         raise ValueError("too short")
@@ -297,7 +296,7 @@ def head_of(head: FingerprintHead) -> bytes:
     """The head of a file."""
     host = head.host.encode("utf-8", "surrogateescape")[:1000]
     rest = struct.pack("<q16s", head.time_ms, head.key_id) + host
-    return struct.pack("<8sHHI", MAGIC, VERSION, len(host), crc32c(rest)) + rest
+    return struct.pack("<8sHHI", FINGERPRINT_MAGIC, VERSION, len(host), crc32c(rest)) + rest
 
 
 def index_of(entries: Sequence[IndexEntry], position: int) -> bytes:
@@ -321,7 +320,7 @@ TRAILER_BYTES: Final = _TRAILER.size
 
 def parse_head(path: str, data: bytes) -> FingerprintHead:
     """The head of a file, from its first bytes. Raises SourceError."""
-    if data[:8] != MAGIC:
+    if data[:8] != FINGERPRINT_MAGIC:
         raise SourceError(f"{path}: not a fingerprint file")
     if len(data) < _HEAD.size:
         raise SourceError(f"{path}: a fingerprint file that ends in its head")
