@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MOST_CUTS: Final = 4096
 """A range with more damaged places has no view. The stretch before each of them takes about 2 KiB."""
-MOST_BREAKS: Final = 16
+MOST_BREAKS: Final = 5
 """So often a stretch of a range ends because the next batch does not continue its offsets or its leader epoch."""
 ORDER_CODES: Final = frozenset({"offset/backwards", "offset/range", "epoch/backwards"})
 """Findings about the place of a batch, which is checked again once it is known which batches stay."""
