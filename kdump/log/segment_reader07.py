@@ -72,7 +72,7 @@ class SegmentReader07(SegmentFile):
         number = bisect_right(self._visited, target, key=lambda visited: visited[0]) - 1
         position, carry = self._visited[number] if number >= 0 else (0, None)
         damage: list[DamagedRange] = []
-        while position < target:
+        while position < min(target, size):
             walk = walk_of(
                 self.kind,
                 self.source(size),
@@ -84,6 +84,8 @@ class SegmentReader07(SegmentFile):
             for item in walk:
                 if not isinstance(item, BatchChunk) or item.damaged:
                     damage += damaged_ranges(self.path, item)
+            if walk.position <= position:  # the file has shrunk
+                break
             position, carry = walk.position, walk.scanner.state().carry
             if not self._visited or position > self._visited[-1][0] + _STRIDE_BYTES // 2:
                 # Another thread may have added positions, and they have to stay in order.

@@ -689,6 +689,19 @@ def test_offsets_of_kafka_07_are_positions(tmp_path: Path) -> None:
         assert log.at_time(0) is None
 
 
+def test_a_read_after_the_end_of_a_segment_of_kafka_07_goes_on_in_the_next_one(tmp_path: Path) -> None:
+    """The log start may lie where no segment has bytes. A read from there did not end."""
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    (directory / f"{0:020}.kafka").write_bytes(build.kafka07([b"one", b"two"]))
+    (directory / f"{5000:020}.kafka").write_bytes(build.kafka07([b"three"]))
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 3000\n")
+    with Log(directory) as log:
+        assert log.start_offset == 3000
+        for offset in (3000, 4999, 5000):
+            assert [record.value for record in log.read(offset)] == [b"three"]
+
+
 # --- the kernel
 # ---------------------------------------------------------------------------------------------------------
 
