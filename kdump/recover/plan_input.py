@@ -29,7 +29,7 @@ from kdump.verify.findings import Finding, Severity
 from kdump.verify.reaction import TRUNCATION_CODES, is_valid_log
 from kdump.verify.report import Report
 
-_WITHOUT_ACTION: Final = frozenset({"txn/epochs"})
+_WITHOUT_ACTION: Final = frozenset({"txn/epochs", "txn/marker-empty"})
 """The codes of findings about which a recovery does nothing."""
 ACTIVE_SEGMENT: Final = (1 << 63) - 1
 """A recovery point after which only the active segment lies."""

@@ -235,24 +235,35 @@ def test_values_of_zeros_need_as_many_bytes_with_a_view(tmp_path: Path) -> None:
     assert 3 * len(batches[0]) < plan.bytes_needed == without.bytes_needed < 4 * len(batches[0]) + 100
 
 
-@pytest.mark.parametrize("epoch", [0, 1], ids=["no finding", "two epochs"])
+def transactional(offset: int, epoch: int = 0) -> bytes:
+    return build.batch(
+        [build.record(b"k", b"v")],
+        base_offset=offset,
+        producer_id=7,
+        producer_epoch=epoch,
+        base_sequence=0 if epoch else offset - 1,
+        transactional=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("second", "codes"),
+    [
+        (transactional(2), set()),
+        (transactional(2, 1), {"txn/epochs"}),
+        (build.empty_batch(2, 2, control=True, producer_id=7), {"txn/marker-empty"}),
+    ],
+    ids=["no finding", "two epochs", "no marker"],
+)
 @pytest.mark.parametrize("options", OPTIONS[1:], ids=["keep", "drop"])
-def test_two_epochs_of_a_producer_let_a_salvage_do_nothing(tmp_path: Path, epoch: int, options: RecoverOptions) -> None:
+def test_a_transaction_about_which_nothing_can_be_done_lets_a_salvage_do_nothing(
+    tmp_path: Path, second: bytes, codes: set[str], options: RecoverOptions
+) -> None:
     """So a wrapper message that cannot be opened stays, as in a partition without findings."""
-    log = build.wrapper([build.record(b"k", b"v")], payload=b"no gzip")
-    for offset, producer_epoch in ((1, 0), (2, epoch)):
-        log += build.batch(
-            [build.record(b"k", b"v")],
-            base_offset=offset,
-            producer_id=7,
-            producer_epoch=producer_epoch,
-            base_sequence=0 if producer_epoch else offset - 1,
-            transactional=True,
-        )
+    log = build.wrapper([build.record(b"k", b"v")], payload=b"no gzip") + transactional(1) + second
     directory = put(tmp_path / "topic-0", {f"{0:020d}.log": log})
     report = report_of(directory)
-    codes = {finding.code for finding in report.findings if finding.severity >= Severity.WARNING}
-    assert codes == ({"txn/epochs"} if epoch else set())
+    assert {finding.code for finding in report.findings if finding.severity >= Severity.WARNING} == codes
     plan = plan_of(report, directory, options)
     assert isinstance(plan, Plan)
     assert (plan.actions, plan.files) == ((), {})
