@@ -80,6 +80,7 @@ class _Headers:
         scanner = Scanner(-1 if log.base_offset is None or start else log.base_offset)
         with log.open() as source:
             stop = source.size if self._part.stop is None else min(self._part.stop, source.size)
+            source.read_until(stop)
             for _ in walk_headers(scanner, source, start, stop):
                 suspects = scanner.rows[_SUSPECT : scanner.count * len(BATCH_COLUMNS) : len(BATCH_COLUMNS)]
                 self.is_ordered = self.is_ordered and not any(bits & _OUT_OF_ORDER for bits in suspects.tolist())

@@ -24,7 +24,9 @@ from kdump.storage.source import InputFile, reason_of
 BLOCK_BYTES: Final = 8 << 20
 """What one request reads. Measured against a server on the same machine and one 20 ms away: docs in the manual."""
 _FIRST_BYTES: Final = 256 << 10
-"""What the first request of a reader reads that may need no more; each one after it reads twice as much."""
+"""What a reader asks for that may need no more: at its start, and where it goes on elsewhere."""
+_STEP_FACTOR: Final = 8
+"""So many times as much, up to a block, is asked for next where a reader goes on from where a request ended."""
 _KEPT_BLOCKS: Final = 2
 _GAP_BYTES: Final = 1 << 20
 _LISTING_THREADS: Final = 16
@@ -450,7 +452,11 @@ class _KeptBlocks:
 
 
 class ObjectFile(InputFile):
-    """An object that was opened for reading, at the version that it had then."""
+    """An object that was opened for reading, at the version that it had then.
+
+    A reader that goes through it has the next block read by a thread while it looks at this one. Each has at most two
+    requests under way and keeps two blocks, so it takes up to 32 MiB.
+    """
 
     def __init__(self, path: str, system: Any, place: str, kept: _KeptBlocks | None = None) -> None:
         """Raises OSError."""
@@ -467,6 +473,9 @@ class ObjectFile(InputFile):
         self._kept = kept or _KeptBlocks(_KEPT_BLOCKS * BLOCK_BYTES)
         self._blocks = self._kept.of((path, *self.stamp))
         self._stop, self._step = self.size, _FIRST_BYTES
+        self._has_stop = False
+        self._end = -1  # where the last request ends
+        self._ahead: _Request | None = None
         self._lock = threading.Lock()
         self._is_shared = self._file is getattr(system, "store", {}).get(place)
 
@@ -475,7 +484,7 @@ class ObjectFile(InputFile):
         return self
 
     def read_until(self, stop: int) -> None:
-        self._stop, self._step = min(stop, self.size), BLOCK_BYTES
+        self._stop, self._step, self._has_stop = min(stop, self.size), BLOCK_BYTES, True
 
     def readinto(self, position: int, buffer: memoryview) -> int:
         filled, size = 0, max(0, min(len(buffer), self.size - position))
@@ -491,34 +500,80 @@ class ObjectFile(InputFile):
         """Bytes from the object that hold a position, and where they begin. Raises SourceError."""
         for start, block in list(self._blocks.items()):  # several threads may read it
             if start <= position < start + len(block):
+                if start + len(block) == self._end and position - start > len(block) // 2:
+                    self._read_ahead()
                 return start, block
-        after = [start for start in list(self._blocks) if start > position]
+        ahead = self._ahead
+        if ahead is not None and ahead.start <= position < ahead.stop:
+            block = self._take(ahead)
+            return ahead.start, block
+        start, stop = self._range_for(position, need)
+        self._end = stop
+        if self._is_pinned and self._has_stop:
+            self._read_ahead()
+        block = self._fetch(start, stop)
+        self._kept.add(self._blocks, start, block)
+        return start, block
+
+    def _range_for(self, position: int, need: int) -> tuple[int, int]:
+        """What to ask for where a position is needed."""
+        if self._end >= 0 and not self._has_stop:
+            goes_on = 0 <= position - self._end <= _GAP_BYTES
+            self._step = min(_STEP_FACTOR * self._step, BLOCK_BYTES) if goes_on else _FIRST_BYTES
         limit = self._stop if position < self._stop else position + need
         start = position
         if self._is_kept:  # a walk over headers jumps to the next one, and who reads the records needs what is between
             before = max((at + len(block) for at, block in list(self._blocks.items()) if at < position), default=0)
             start = before if position - before <= _GAP_BYTES else position
-        end = min([max(position + self._step, position + min(need, BLOCK_BYTES)), limit, self.size, *after])
-        self._step = min(2 * self._step, BLOCK_BYTES)
-        block = self._fetch(start, end)
-        self._kept.add(self._blocks, start, block)
-        return start, block
+        end = min(max(position + self._step, position + min(need, BLOCK_BYTES)), limit, self._known_after(position))
+        return start, end
+
+    def _known_after(self, position: int) -> int:
+        """Where what was read, or is about to be, begins after a position."""
+        ahead = self._ahead
+        starts = [*self._blocks, *(() if ahead is None else (ahead.start,))]
+        return min((start for start in starts if start > position), default=self.size)
+
+    # ---- ahead
+
+    def _read_ahead(self) -> None:
+        """Have the block after the last one read, unless the reader may end before or another one is under way."""
+        start, ahead = self._end, self._ahead
+        if self._step < BLOCK_BYTES or start >= self._stop or start in self._blocks:
+            return
+        if ahead is not None and (ahead.start == start or not ahead.is_done):
+            return
+        self._ahead = None
+        self._ahead = _Request(self._fetch, start, min(start + BLOCK_BYTES, self._stop, self._known_after(start)))
+
+    def _take(self, ahead: "_Request") -> bytes:
+        """The block that was read ahead, when it has come. Raises SourceError."""
+        self._ahead, self._end = None, ahead.stop
+        if self._is_pinned:  # the last request tells of an unpinned one whether it was replaced
+            self._read_ahead()
+        block = ahead.block()
+        self._kept.add(self._blocks, ahead.start, block)
+        return block
 
     def _fetch(self, start: int, stop: int) -> bytes:
         try:
-            with self._lock, _failures_of(self.name):
-                self._file.seek(start)
-                data = bytes(self._file.read(stop - start))
-                while len(data) < stop - start and (more := self._file.read(stop - start - len(data))):
-                    data += more
-                if stop == self.size and not self._is_pinned:
-                    self._check_version()
-                return data
+            with _failures_of(self.name):
+                if self._is_pinned:  # each request by itself
+                    return _whole(self._file._fetch_range, start, stop)
+                with self._lock:
+                    data = _whole(self._read, start, stop)
+                    if stop == self.size:
+                        self._check_version()
+                    return data
         except FileNotFoundError:
             why = "the object was deleted since it was opened"
         except OSError as error:
             why = reason_of(error)
         raise SourceError(f"{self.name}: reading at byte {start}: {why}")
+
+    def _read(self, start: int, stop: int) -> bytes:
+        self._file.seek(start)
+        return bytes(self._file.read(stop - start))
 
     def _status_now(self) -> os.stat_result:
         return status_of_info(self.name, self._system.info(self._place))
@@ -542,9 +597,45 @@ class ObjectFile(InputFile):
     def close(self) -> None:
         self._kept = _KeptBlocks(0)
         self._blocks = {}
+        self._ahead = None
         # What is in memory belongs to its store.
         if not self._is_shared:
-            self._file.close()
+            with self._lock:  # a request may be under way
+                self._file.close()
+
+
+class _Request:
+    """A range of an object that a thread reads."""
+
+    def __init__(self, fetch: Callable[[int, int], bytes], start: int, stop: int) -> None:
+        from concurrent.futures import Future
+
+        self.start, self.stop = start, stop
+        self._answer: Future[bytes] = Future()
+        # An exit does not wait for it.
+        threading.Thread(target=self._run, args=(fetch,), name="kdump-read-ahead", daemon=True).start()
+
+    def _run(self, fetch: Callable[[int, int], bytes]) -> None:
+        try:
+            self._answer.set_result(fetch(self.start, self.stop))
+        except BaseException as error:  # noqa: BLE001  # raised where the block is needed
+            self._answer.set_exception(error)
+
+    @property
+    def is_done(self) -> bool:
+        return self._answer.done()
+
+    def block(self) -> bytes:
+        """What was read, when it has come. Raises SourceError."""
+        return self._answer.result()
+
+
+def _whole(read: Callable[[int, int], bytes], start: int, stop: int) -> bytes:
+    """A range from a store that may give less at once, or less at all."""
+    data = read(start, stop)
+    while len(data) < stop - start and (more := read(start + len(data), stop)):
+        data += more
+    return data
 
 
 # ---- errors

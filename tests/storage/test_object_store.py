@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import io
+import itertools
 import os
 import pickle
 import random
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -267,6 +270,81 @@ def test_requests_are_bounded_ranges() -> None:
     with open_source(url) as source:  # who looks at the start of a file does not pay for a block
         source.readinto(0, window[:61])
     assert Unsteady.calls["bytes"] <= 256 << 10
+    Unsteady.calls.clear()
+    with open_source(url) as source:  # nor who looks at many places
+        for at in (*range(0, size, BLOCK_BYTES // 2), size - 5000):
+            source.readinto(at, window[:61])
+    assert Unsteady.calls["bytes"] <= 8 * (256 << 10)
+    assert Unsteady.calls["read"] <= 8
+
+
+class Pinned(io.BytesIO):
+    """An object of a store that checks its version with each request, a request of which takes `seconds`."""
+
+    def __init__(self, data: bytes, seconds: float = 0) -> None:
+        super().__init__(data)
+        self.read_kw, self.under_way, self.most = {}, 0, 0  # type: ignore[var-annotated]
+        self.asked: list[tuple[int, int]] = []
+        self._seconds, self._lock = seconds, threading.Lock()
+
+    def _fetch_range(self, start: int, stop: int) -> bytes:
+        with self._lock:
+            self.asked.append((start, stop))
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+        time.sleep(self._seconds)
+        with self._lock:
+            self.under_way -= 1
+        return self.getvalue()[start:stop]
+
+
+@pytest.mark.parametrize("has_stop", [True, False])
+def test_the_next_block_is_read_ahead(monkeypatch: pytest.MonkeyPatch, has_stop: bool) -> None:
+    """By requests of whole blocks, two at most under way, each byte once, and none of what nobody asks for."""
+    monkeypatch.setattr(stores, "BLOCK_BYTES", 8 << 10)
+    monkeypatch.setattr(stores, "_FIRST_BYTES", 256)
+    data = os.urandom(20 << 13)
+    opened = Pinned(data, 0.01)
+    url, stop = write("x", data), 15 << 13
+    monkeypatch.setattr(Unsteady, "_open", lambda *_, **__: opened)
+    with open_source(url) as source:
+        if has_stop:
+            source.read_until(stop)
+        part, began = memoryview(bytearray(1 << 10)), time.perf_counter()
+        for at in range(0, stop, len(part)):
+            assert source.readinto(at, part) == len(part)
+            assert bytes(part) == data[at : at + len(part)]
+        seconds = time.perf_counter() - began
+    assert opened.most == 2
+    ranges = sorted(opened.asked)
+    assert all(before[1] == after[0] for before, after in itertools.pairwise(ranges))
+    if has_stop:
+        assert ranges == [(at, at + (8 << 10)) for at in range(0, stop, 8 << 10)]
+        assert seconds < 15 * 0.01 * 0.9
+    else:
+        assert len(ranges) <= 15 + 2 + 2
+        assert ranges[-1][1] <= stop + (16 << 10)
+
+
+def test_what_was_read_ahead_fails_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "BLOCK_BYTES", 8 << 10)
+    opened = Pinned(bytes(4 << 13))
+    url = write("x", bytes(4 << 13))
+    monkeypatch.setattr(Unsteady, "_open", lambda *_, **__: opened)
+    fetch = opened._fetch_range
+
+    def failing(start: int, stop: int) -> bytes:
+        if start:
+            raise PermissionError("Forbidden")
+        return fetch(start, stop)
+
+    monkeypatch.setattr(opened, "_fetch_range", failing)
+    with open_source(url) as source:
+        source.read_until(source.size)
+        part = memoryview(bytearray(8 << 10))
+        assert source.readinto(0, part) == len(part)
+        with pytest.raises(SourceError, match="reading at byte 8192: access denied: forbidden"):
+            source.readinto(8 << 10, part)
 
 
 def test_any_reads_are_those_of_the_bytes() -> None:

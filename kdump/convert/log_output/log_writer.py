@@ -125,7 +125,7 @@ class LogWriter:
         if self._transactions is not None:
             self._transactions.begin(number)
         self.holes.begin_slice(each)
-        with open_file(each.log, self._how.read_policy) as source:
+        with open_file(each.log, self._how.read_policy, each) as source:
             at = each.start
             limit = self._how.max_batch_bytes
             walk = walk_of_slice(each, source, everything=True, max_batch_bytes=limit, rows=_CHUNK_BATCHES)

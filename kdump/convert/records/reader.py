@@ -187,7 +187,7 @@ class RecordStream:
                     self._transactions.begin(number)
                 self._chosen = max(lowest, part.lowest), min(highest, part.highest)
                 self._columns.choose_offsets(*self._chosen)
-                with open_file(part.log, self._read_policy) as source:
+                with open_file(part.log, self._read_policy, part) as source:
                     yield from self._slice(part, source)
             if self._columns.rows:
                 yield self._finish()
