@@ -2,10 +2,11 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from kdump.cli import completion, exit_status, options, streams
 from kdump.cli.execution import Found, ProblemLog, execution
@@ -16,7 +17,7 @@ from kdump.log.severity import Severity
 from kdump.render import PAGE_FORMATS, REPORT_FORMATS, renderer
 from kdump.render import RenderOptions as Look
 from kdump.render.base import VerifyRenderer
-from kdump.storage.discovery import is_fingerprint
+from kdump.storage.discovery import is_fingerprint, named_fingerprints
 from kdump.verify import verify
 from kdump.verify.next_step import repair_of
 from kdump.verify.summary import (
@@ -67,8 +68,10 @@ FIRST = (
     *("deep", "compare", "live", "select", "explain", "by_partition", "verbose"),
     *("format_name", "fail_on", "quiet"),
 )
-NOT_COMPARED = ("deep", "live", "io_limit", "no_companions", "by_partition", "verbose")
-NOT_IN_FINGERPRINTS = ("deep", "compare", "live", "no_companions", "by_partition", "verbose")
+OF_CHECKS = ("deep", "live", "no_companions", "by_partition", "verbose", "compacted")
+OF_FINDINGS = ("select", "ignore", "level", "everything", "fail_on")
+OF_LOGS = ("kind", "max_batch_bytes", "master", "spark_settings", "io_limit", "keep_cache")
+OPTION_NAMES = {"by_partition": "summary", "everything": "all", "kind": "type", "spark_settings": "spark-conf"}
 ALL = "all"
 
 
@@ -246,8 +249,10 @@ def command(**chosen: Any) -> int:
     if chosen["compare"]:
         return _compare(chosen, wanted)
     _refuse_only_compared(chosen)
-    if all(is_fingerprint(path) for path in chosen["paths"]):
-        return _check_fingerprints(chosen)
+    files, others = named_fingerprints(chosen["paths"])
+    if files and not others:
+        return _check_fingerprints(chosen, files)
+    chosen = {**chosen, "paths": others} if files else chosen
     totals, problems, progress = VerifyTotals(wanted, chosen["paths"]), ProblemLog(), Progress(chosen["progress"])
     with (
         options.partitions(chosen, companions=not chosen["no_companions"]) as found,
@@ -255,6 +260,7 @@ def command(**chosen: Any) -> int:
     ):
         if not chosen["quiet"]:
             out.hold()
+        _check_each(files, problems, chosen, out)
         try:
             for report in _reports(found, chosen, progress):
                 problems.take(report.errors)
@@ -268,12 +274,13 @@ def command(**chosen: Any) -> int:
         return _end(totals, problems, chosen, out)
 
 
-def _refuse_not_compared(chosen: dict[str, Any]) -> None:
-    """Raise UsageError for an option that a comparison would not heed."""
-    refused = [name for name in NOT_COMPARED if chosen[name]]
-    for name in refused + ["compacted"] * (chosen["compacted"] != "auto"):
-        option = {"by_partition": "summary"}.get(name, name).replace("_", "-")
-        raise click.UsageError(f"--compare checks nothing but copies: leave out --{option}")
+def _refuse(names: Iterable[str], why: str) -> None:
+    """Raise UsageError for the first of some options that was given."""
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and context.params[name] != "auto":
+            option = OPTION_NAMES.get(name, name).replace("_", "-")
+            raise click.UsageError(f"{why}: leave out --{option}")
 
 
 def _refuse_only_compared(chosen: dict[str, Any]) -> None:
@@ -297,10 +304,7 @@ def _refuse_only_in_fingerprints(chosen: dict[str, Any]) -> None:
         raise click.UsageError("--key-file is about fingerprints: give --fingerprint FILE or --compare, too")
     if not is_written:
         return
-    refused = [name for name in (*NOT_IN_FINGERPRINTS, "select", "ignore") if chosen[name]]
-    for name in refused + ["compacted"] * (chosen["compacted"] != "auto"):
-        option = {"by_partition": "summary"}.get(name, name).replace("_", "-")
-        raise click.UsageError(f"--fingerprint writes a file, and checks nothing: leave out --{option}")
+    _refuse((*OF_CHECKS, "compare", *OF_FINDINGS), "--fingerprint writes a file, and checks nothing")
     if chosen["format_name"] in PAGE_FORMATS:
         raise click.UsageError("a fingerprint is compared, and is no page: leave out --format html")
     if chosen["fingerprint"] == "-":
@@ -313,7 +317,6 @@ def _fingerprint(chosen: dict[str, Any]) -> int:
     from kdump.replicas.fingerprint import fingerprint_file as files
 
     _refuse_only_compared(chosen)
-    chosen = {**chosen, "master": None}
     path, started, problems = chosen["fingerprint"], time.monotonic(), ProblemLog("fingerprinted")
     what, copies = _fingerprint_options(chosen)
     overwrite = chosen["overwrite"] or is_fingerprint(path)
@@ -324,7 +327,7 @@ def _fingerprint(chosen: dict[str, Any]) -> int:
     ):
         with single_file(path, sys.stdout.buffer, overwrite=overwrite, inputs=chosen["paths"]) as file:
             summary = files.FingerprintSummary(path)
-            for each in files.fingerprint_logs(job.found, file, what, engine=job.own_engine, fingerprints=copies):
+            for each in files.fingerprint_logs(job.found, file, what, engine=job.engine, fingerprints=copies):
                 problems.take([each] if isinstance(each, SourceError) else each.errors())
                 summary = summary.plus(each)
             if not summary.partitions:
@@ -348,24 +351,33 @@ def _fingerprint_options(chosen: dict[str, Any]) -> "tuple[FingerprintOptions, l
     return what, [copy for file in others for copy in file.copies]
 
 
-def _check_fingerprints(chosen: dict[str, Any]) -> int:
+def _check_fingerprints(chosen: dict[str, Any], files: Collection[str]) -> int:
     """Read fingerprints whole. Returns the exit status."""
-    from kdump.replicas.fingerprint.fingerprint_file import FingerprintSummary, check_fingerprint
-
-    problems, started = ProblemLog("checked"), time.monotonic()
+    _refuse((*OF_CHECKS, *OF_FINDINGS, *OF_LOGS), "a fingerprint is read whole, and has no findings")
     if chosen["format_name"] in PAGE_FORMATS:
         raise click.UsageError("a fingerprint is compared, and is no page: leave out --format html")
+    problems = ProblemLog("checked")
     with renderer(chosen["format_name"], sys.stdout, _look(chosen), VerifyRenderer) as out:
-        for path in chosen["paths"]:
-            try:
-                for each in check_fingerprint(path):
-                    if not isinstance(each, FingerprintSummary):
-                        problems.take([each])
-                    elif not chosen["quiet"]:
-                        out.fingerprint_summary(each, problems.failed, round(time.monotonic() - started, 3))
-            except SourceError as error:
-                problems.take([error])
+        _check_each(files, problems, chosen, out)
     return problems.failed
+
+
+def _check_each(files: Collection[str], problems: ProblemLog, chosen: dict[str, Any], out: VerifyRenderer) -> None:
+    """Read fingerprints whole, and print what each has."""
+    if not files:
+        return
+    from kdump.replicas.fingerprint.fingerprint_file import FingerprintSummary, check_fingerprint
+
+    started = time.monotonic()
+    for path in files:
+        try:
+            for each in check_fingerprint(path):
+                if not isinstance(each, FingerprintSummary):
+                    problems.take([each])
+                elif not chosen["quiet"]:
+                    out.fingerprint_summary(each, problems.failed, round(time.monotonic() - started, 3))
+        except SourceError as error:
+            problems.take([error])
 
 
 def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
@@ -376,12 +388,14 @@ def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
     from kdump.replicas.fingerprint import fingerprint_file as files
     from kdump.replicas.fingerprint.copy_sketch import NO_KEY
 
-    _refuse_not_compared(chosen)
+    _refuse((*OF_CHECKS, "io_limit"), "--compare checks nothing but copies")
     fails_undecided = chosen["fail_on"] == options.UNDECIDED
     chosen = {**chosen, "fail_on": Severity.ERROR if fails_undecided else chosen["fail_on"]}
     started, problems = time.monotonic(), ProblemLog("compared")
-    printed = [files.read_fingerprint(path) for path in chosen["paths"] if is_fingerprint(path)]
-    disks = [path for path in chosen["paths"] if not is_fingerprint(path)]
+    names, disks = named_fingerprints(chosen["paths"])
+    if chosen["show_keys"] and not disks:
+        raise click.UsageError("a fingerprint has no keys: leave out --show-keys")
+    printed = [files.read_fingerprint(path) for path in names]
     key = None if chosen["key_file"] is None else files.read_hash_key(chosen["key_file"])
     files.check_keys(printed, key or (NO_KEY if disks else None))
     copies = [copy for file in printed for copy in file.copies]

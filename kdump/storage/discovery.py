@@ -9,7 +9,16 @@ from typing import NamedTuple
 from kdump.errors import NotALog, SourceError
 from kdump.format import naming
 from kdump.format.naming import Kind
-from kdump.storage.file_store import absolute, exists, names_in, parent_of, status_of, store_of
+from kdump.storage.file_store import (
+    absolute,
+    exists,
+    is_url,
+    names_in,
+    open_source,
+    parent_of,
+    status_of,
+    store_of,
+)
 from kdump.storage.listing import (
     is_link_to_ancestor,
     list_directory,
@@ -28,6 +37,7 @@ from kdump.storage.partition import (
     logs_of_partition,
     natural,
 )
+from kdump.storage.source import reader_of
 
 Found = Partition | LogDirectory | SourceError
 _Inode = tuple[int, int]
@@ -178,11 +188,31 @@ def named_paths(
 
 def is_fingerprint(path: str) -> bool:
     """Whether a path is a file that begins as a fingerprint of copies."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(len(naming.FINGERPRINT_MAGIC)) == naming.FINGERPRINT_MAGIC
-    except (OSError, ValueError):
+    if is_url(path):
         return False
+    try:
+        with open_source(path) as source:
+            return reader_of(source)(0, len(naming.FINGERPRINT_MAGIC)) == naming.FINGERPRINT_MAGIC
+    except SourceError:
+        return False
+
+
+class NamedFingerprints(NamedTuple):
+    """Fingerprints of copies, and the other paths that were named with them."""
+
+    files: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+def named_fingerprints(paths: Iterable[str]) -> NamedFingerprints:
+    """The fingerprints among paths. A glob that stands for some is expanded, and else left as it is."""
+    files, others = dict[str, None](), dict[str, None]()
+    for path in paths:
+        expanded = _expand(path)
+        found = dict.fromkeys(each for each in expanded if is_fingerprint(each))
+        files |= found
+        others |= dict.fromkeys((each for each in expanded if each not in found) if found else [path])
+    return NamedFingerprints(tuple(files), tuple(others))
 
 
 def _named(path: str) -> NamedPath | SourceError:

@@ -8,11 +8,13 @@ import random
 import socket
 import struct
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 import kdump
+from kdump.engine.protocol import Serial
 from kdump.errors import SourceError
 from kdump.kernel.record_hashes import HASH_COLUMNS
 from kdump.kernel.sketches import RecordSketch, decode
@@ -359,12 +361,56 @@ def test_two_steps_where_the_ends_differ(tmp_path: Path) -> None:
         ["--fingerprint", "f", "--show-keys"],
         ["--fingerprint", "-"],
         ["--fingerprint", "f", "--format", "html"],
+        ["--fingerprint", "f", "--level", "info"],
+        ["--fingerprint", "f", "--all"],
+        ["--fingerprint", "f", "--fail-on", "never"],
     ],
 )
 def test_options_that_do_not_go_together(given: list[str], tmp_path: Path) -> None:
     directory(tmp_path / "1", plain())
     assert run_inside(tmp_path, "verify", *given, "1").status == 2
     assert not (tmp_path / "f").exists()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(["--deep"], ["--live"], ["--no-companions"], ["--summary"], ["-v"], ["--compacted", "yes"]),
+        *(["--select", "batch"], ["--ignore", "batch"], ["--level", "info"], ["--all"], ["--fail-on", "never"]),
+        *(["--type", "log"], ["--max-batch-bytes", "1m"], ["--io-limit", "1m"], ["--drop-cache"]),
+        *(["--master", "local[1]"], ["--spark-conf", "spark.x=1"]),
+    ],
+    ids=lambda given: given[0],
+)
+def test_options_that_a_fingerprint_alone_would_not_heed(given: list[str], tmp_path: Path) -> None:
+    taken(directory(tmp_path / "1", plain()), tmp_path / "f")
+    ran = run_inside(tmp_path, "verify", *given, "f", "*")
+    assert ran.status == 0 or given[0] in ("--master", "--spark-conf")  # the log heeds it
+    ran = run_inside(tmp_path, "verify", *given, "f", "[f]")
+    name = {"-v": "--verbose", "--drop-cache": "--keep-cache"}.get(given[0], given[0])
+    assert ran.status == 2
+    assert f"a fingerprint is read whole, and has no findings: leave out {name}\n" in ran.problems
+
+
+def test_fingerprints_alone_have_no_keys_to_show(tmp_path: Path) -> None:
+    for name in "ab":
+        taken(directory(tmp_path / name, plain()), tmp_path / f"{name}.f")
+    ran = run_inside(tmp_path, "verify", "--compare", "--show-keys", "*.f")
+    assert (ran.status, "a fingerprint has no keys: leave out --show-keys" in ran.problems) == (2, True)
+    assert run_inside(tmp_path, "verify", "--compare", "--show-keys", "a", "b.f").status == 0
+
+
+def test_a_fingerprint_is_taken_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory(tmp_path / "1", plain())
+    asked = list[str]()
+
+    def engine(master: str, _: object) -> nullcontext[Serial]:
+        asked.append(master)
+        return nullcontext(Serial())
+
+    monkeypatch.setattr("kdump.cli.execution._spark", engine)
+    assert run_inside(tmp_path, "verify", "--fingerprint", "f", "--master", "local[1]", "1").status == 0
+    assert asked == ["local[1]"]
 
 
 # ---- bad input
@@ -414,8 +460,23 @@ def test_verify_checks_a_fingerprint_and_other_commands_say_what_it_is(tmp_path:
         ran = run_inside(tmp_path, command, "f")
         assert ran.status == 3
         assert "f: a fingerprint of copies, and no log; kdump verify --compare compares it" in ran.problems
-    ran = run_inside(tmp_path, "verify", "f", "a")
-    assert (ran.status, ran.problems) == (0, "")
+
+
+def test_verify_checks_fingerprints_that_are_named_with_logs(tmp_path: Path) -> None:
+    file = taken(directory(tmp_path / "a", plain(), 2), tmp_path / "1.f")
+    alone = run_inside(tmp_path, "verify", "a")
+    for paths in (["1.f", "a"], ["*"], ["a", "*.f"]):
+        ran = run_inside(tmp_path, "verify", *paths)
+        assert (ran.status, ran.problems) == (0, "")
+        assert "1.f: 1 topic-partition, " in ran.text
+        assert alone.lines[0] in ran.lines
+    data = bytearray(file.read_bytes())
+    data[2000] ^= 1
+    (tmp_path / "2.f").write_bytes(data)
+    for how in ([], ["--format", "json"], ["--summary"], ["--format", "html"]):
+        ran = run_inside(tmp_path, "verify", *how, "a", "*.f")
+        assert (ran.status, ran.problems.count("\n")) == (3, 1)
+        assert "2.f: the section of t-0 at byte" in ran.problems
 
 
 def test_a_forged_section_is_an_error_and_nothing_else(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The copies of topic-partitions, pair by pair: whether they mean the same."""
 
-import glob
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
@@ -15,8 +14,7 @@ from kdump.replicas.fingerprint.fingerprint_file import (
     check_keys,
     read_fingerprint,
 )
-from kdump.storage.discovery import discover, is_fingerprint
-from kdump.storage.file_store import is_url
+from kdump.storage.discovery import discover, named_fingerprints
 
 
 class Copies(NamedTuple):
@@ -28,11 +26,10 @@ class Copies(NamedTuple):
 
 def copies_at(paths: Iterable[str]) -> Copies:
     """What is at the paths. Raises SourceError for a fingerprint that cannot be read, and for some with other keys."""
-    found = [each for path in paths for each in ([path] if is_url(path) else sorted(glob.glob(path)) or [path])]
-    printed = [path for path in found if is_fingerprint(path)]
-    files = tuple(read_fingerprint(path) for path in printed)
+    names, others = named_fingerprints(paths)
+    files = tuple(read_fingerprint(path) for path in names)
     check_keys(files, None)
-    return Copies(tuple(path for path in found if path not in set(printed)), files)
+    return Copies(others, files)
 
 
 def comparison_rows(
