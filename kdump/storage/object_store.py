@@ -2,13 +2,15 @@
 
 An object is read in ranges of BLOCK_BYTES. Its version is pinned when it is opened: an object that is replaced while it
 is read is an error, and never a mixture of two. fsspec and the libraries below it take credentials, region and endpoint
-from their own configuration, and repeat requests that fail; here nothing is repeated again.
+from their own configuration. Those of S3, Google and Azure repeat requests that fail for a while, with pauses; for
+others it is done here, and nowhere twice.
 
 A directory that is named is listed once with all that is below it, which takes one request for 1,000 objects.
 """
 
 import errno
 import os
+import random
 import stat
 import threading
 import time
@@ -129,6 +131,7 @@ class ObjectStore:
         self._trees: dict[str, _Tree] = {}
         self._kept: _KeptBlocks | None = None
         self._arguments: Mapping[str, SystemArguments] = {}
+        self.retries = Retries()
         self._named: dict[str, None] = {}
         """The directories that were named, which are listed whole."""
 
@@ -167,7 +170,9 @@ class ObjectStore:
             return entry.stat()
         with _failures_of(path):
             system, place = self._system(path)
-            found = status_of_info(path, system.info(place))
+        info = self.retries.ask(system, partial(system.info, place))
+        with _failures_of(path):
+            found = status_of_info(path, info)
         if not stat.S_ISDIR(found.st_mode):
             self._named.pop(path, None)
         return found
@@ -176,7 +181,7 @@ class ObjectStore:
         try:
             with _failures_of(path):
                 system, place = self._system(path)
-                return bool(system.exists(place))
+            return bool(self.retries.ask(system, partial(system.exists, place)))
         except OSError:
             return True  # what reads it says why it cannot
 
@@ -246,8 +251,8 @@ class ObjectStore:
     def matches(self, pattern: str) -> list[str]:
         with _failures_of(pattern):
             system, place = self._system(pattern)
-            root = pattern.removesuffix(place.lstrip("/"))
-            return [root + name.lstrip("/") for name in system.glob(place)]
+        root = pattern.removesuffix(place.lstrip("/"))
+        return [root + name.lstrip("/") for name in self.retries.ask(system, partial(system.glob, place))]
 
     def _tree_with(self, directory: str) -> "_Tree | None":
         """The listing that a directory would be in."""
@@ -263,12 +268,13 @@ class ObjectStore:
         tree = _Tree(path, is_whole=recursive)
         with _failures_of(path):
             system, place = self._system(path)
-            place = place.rstrip("/")
-            found = _found_below(system, place) if recursive else system.ls(place, detail=True)
-        for info in found:
-            names = info["name"][len(place) :].strip("/").split("/")
-            if all(names):  # the directory itself, and names that no directory can have, are left out
-                tree.add(path, names, status_of_info(f"{path}/{'/'.join(names)}", info))
+        place, lister = place.rstrip("/"), _Lister(system, self.retries)
+        found = lister.below(place) if recursive else lister.inside(place)
+        with _failures_of(path):
+            for info in found:
+                names = info["name"][len(place) :].strip("/").split("/")
+                if all(names):  # the directory itself, and names that no directory can have, are left out
+                    tree.add(path, names, status_of_info(f"{path}/{'/'.join(names)}", info))
         return tree
 
     # ---- reading
@@ -277,7 +283,7 @@ class ObjectStore:
         try:
             with _failures_of(path):
                 system, place = self._system(path)
-                return ObjectFile(path, system, place, self._kept)
+            return ObjectFile(path, system, place, self.retries, self._kept)
         except OSError as error:
             raise SourceError(f"{path}: {reason_of(error)}") from None
 
@@ -330,44 +336,53 @@ def _not_installed(protocol: str, what: str) -> NoReturn:
     raise OSError(errno.EINVAL, f"{protocol}:// cannot be read ({what}): pip install '{package}'") from None
 
 
-def _found_below(system: Any, place: str) -> list[ObjectInfo]:
-    """All that is below a directory, by several threads. Raises OSError, and what libraries raise.
+class _Lister:
+    """Lists directories of a file system by several threads. Raises OSError."""
 
-    A store that lists flat takes one request for 1,000 objects. Where nothing but directories lies there that are not
-    the partitions of topics, such as those of brokers, each is listed by itself.
-    """
-    from fsspec import AbstractFileSystem
+    def __init__(self, system: Any, retries: "Retries") -> None:
+        self._system, self._retries = system, retries
 
-    if type(system).find is AbstractFileSystem.find:
-        return _walked(system, place)
-    if topic_partition_of(place) is not None:
-        return _flat(system, place)
-    try:
-        first: list[ObjectInfo] = system.ls(place, detail=True)
-    except FileNotFoundError:
-        return []
-    below = [str(info["name"]) for info in first if info["type"] == "directory"]
-    topics = {None if (of := topic_partition_of(name)) is None else of.topic for name in below}
-    if len(below) < max(len(first), 2) or len(topics) > 1:  # broker-1 and broker-2 could be partitions, too
-        return _flat(system, place)
-    return [*first, *(info for found in _by_threads(partial(_flat, system), below) for info in found)]
+    def inside(self, place: str) -> list[ObjectInfo]:
+        """What is in a directory."""
+        return list(self._retries.ask(self._system, partial(self._system.ls, place, detail=True)))
 
+    def below(self, place: str) -> list[ObjectInfo]:
+        """All that is below a directory.
 
-def _flat(system: Any, place: str) -> list[ObjectInfo]:
-    return list(system.find(place, withdirs=True, detail=True).values())
+        A store that lists flat takes one request for 1,000 objects. Where nothing but directories lies there that are
+        not the partitions of topics, such as those of brokers, each is listed by itself.
+        """
+        from fsspec import AbstractFileSystem
 
+        if type(self._system).find is AbstractFileSystem.find:
+            return self._walked(place)
+        if topic_partition_of(place) is not None:
+            return self._flat(place)
+        try:
+            first = self.inside(place)
+        except FileNotFoundError:
+            return []
+        below = [str(info["name"]) for info in first if info["type"] == "directory"]
+        topics = {None if (of := topic_partition_of(name)) is None else of.topic for name in below}
+        if len(below) < max(len(first), 2) or len(topics) > 1:  # broker-1 and broker-2 could be partitions, too
+            return self._flat(place)
+        return [*first, *(info for found in _by_threads(self._flat, below) for info in found)]
 
-def _walked(system: Any, place: str) -> list[ObjectInfo]:
-    """The same from a store that lists directory by directory: level by level."""
-    found, level = list[ObjectInfo](), [place]
-    while level:
-        below = [info for listed in _by_threads(partial(system.ls, detail=True), level) for info in listed]
-        # A store may list the directory itself.
-        inside = {place, *level}
-        below = [info for info in below if str(info["name"]).rstrip("/") not in inside]
-        found += below
-        level = [str(info["name"]).rstrip("/") for info in below if info["type"] == "directory"]
-    return found
+    def _flat(self, place: str) -> list[ObjectInfo]:
+        find = partial(self._system.find, place, withdirs=True, detail=True)
+        return list(self._retries.ask(self._system, find).values())
+
+    def _walked(self, place: str) -> list[ObjectInfo]:
+        """The same from a store that lists directory by directory: level by level."""
+        found, level = list[ObjectInfo](), [place]
+        while level:
+            below = [info for listed in _by_threads(self.inside, level) for info in listed]
+            # A store may list the directory itself.
+            inside = {place, *level}
+            below = [info for info in below if str(info["name"]).rstrip("/") not in inside]
+            found += below
+            level = [str(info["name"]).rstrip("/") for info in below if info["type"] == "directory"]
+        return found
 
 
 def _by_threads(call: Callable[[str], list[_Found]], places: Sequence[str]) -> Iterator[list[_Found]]:
@@ -458,13 +473,14 @@ class ObjectFile(InputFile):
     requests under way and keeps two blocks, so it takes up to 32 MiB.
     """
 
-    def __init__(self, path: str, system: Any, place: str, kept: _KeptBlocks | None = None) -> None:
+    def __init__(self, path: str, system: Any, place: str, retries: "Retries", kept: _KeptBlocks | None = None) -> None:
         """Raises OSError."""
         self.name = path
         self._system, self._place = system, place
-        self._file = system.open(place, "rb", block_size=BLOCK_BYTES, cache_type="none")
+        self._ask = partial(retries.ask, system)
+        self._file = self._ask(partial(system.open, place, "rb", block_size=BLOCK_BYTES, cache_type="none"))
         self._is_pinned = hasattr(self._file, "read_kw")  # s3fs sends If-Match
-        status = status_of_info(path, getattr(self._file, "details", None) or system.info(place))
+        status = status_of_info(path, getattr(self._file, "details", None) or self._ask(partial(system.info, place)))
         if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, "a directory")
         self.size = status.st_size
@@ -557,14 +573,13 @@ class ObjectFile(InputFile):
 
     def _fetch(self, start: int, stop: int) -> bytes:
         try:
-            with _failures_of(self.name):
-                if self._is_pinned:  # each request by itself
-                    return _whole(self._file._fetch_range, start, stop)
-                with self._lock:
-                    data = _whole(self._read, start, stop)
-                    if stop == self.size:
-                        self._check_version()
-                    return data
+            if self._is_pinned:  # each request by itself
+                return _whole(lambda *part: self._ask(partial(self._file._fetch_range, *part)), start, stop)
+            with self._lock:
+                data = _whole(lambda *part: self._ask(partial(self._read, *part)), start, stop)
+                if stop == self.size:
+                    self._check_version()
+                return data
         except FileNotFoundError:
             why = "the object was deleted since it was opened"
         except OSError as error:
@@ -576,7 +591,7 @@ class ObjectFile(InputFile):
         return bytes(self._file.read(stop - start))
 
     def _status_now(self) -> os.stat_result:
-        return status_of_info(self.name, self._system.info(self._place))
+        return status_of_info(self.name, self._ask(partial(self._system.info, self._place)))
 
     def _check_version(self) -> None:
         """Raises OSError where the object is another one than at the start, for stores that do not check it."""
@@ -589,7 +604,7 @@ class ObjectFile(InputFile):
 
     def size_now(self) -> int:
         try:
-            with self._lock, _failures_of(self.name):
+            with self._lock:
                 return self._status_now().st_size
         except OSError:
             return self.size  # it is gone, or cannot be asked: what is read of it says so
@@ -674,3 +689,74 @@ def _error_of(error: OSError) -> OSError:
 def _first_line(error: object) -> str:
     lines = str(error).splitlines()
     return lines[0].strip(" .") if lines else type(error).__name__
+
+
+# ---- errors that pass
+
+_MOST_TRIES: Final = 5
+_MOST_SECONDS: Final = 30.0
+_FIRST_PAUSE: Final = 0.5
+_REPEATED: Final = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
+"""Protocols whose libraries try again by themselves, five times or more: botocore and s3fs, gcsfs, the SDK of Azure."""
+_PASSING_STATUSES: Final = {408, 429, 500, 502, 503, 504}
+_PASSING_ERRNOS: Final = {
+    errno.EAGAIN,
+    errno.ECONNABORTED,
+    errno.ECONNREFUSED,
+    errno.ECONNRESET,
+    errno.EHOSTUNREACH,
+    errno.ENETUNREACH,
+    errno.EPIPE,
+    errno.ETIMEDOUT,
+}
+_PASSING_TYPES: Final = {
+    "ConnectionError",
+    "Timeout",
+    "ChunkedEncodingError",
+    "IncompleteRead",
+    "ClientConnectionError",
+}
+"""Of requests, http and aiohttp, and the one of Python itself."""
+_PASSING_WORDS: Final = ("slowdown", "slow down", "reduce your request rate", "throttl", "too many requests")
+
+
+class Retries:
+    """Asks a store again where it fails for a while: with growing pauses, five times at most, and for 30 s in all."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._clock, self._sleep = clock, sleep
+
+    def ask(self, system: Any, call: Callable[[], _Found]) -> _Found:
+        """What a call gives, which asks the store of a file system. Raises OSError, with a reason in words."""
+        protocols = {system.protocol} if isinstance(system.protocol, str) else {*system.protocol}
+        tries = 1 if protocols & _REPEATED else _MOST_TRIES
+        until, pause = self._clock() + _MOST_SECONDS, _FIRST_PAUSE
+        while True:
+            tries -= 1
+            try:
+                return call()
+            except Exception as error:  # libraries have exceptions of their own
+                if not tries or not _passes(error) or self._clock() + pause > until:
+                    with _failures_of(""):
+                        raise
+            self._sleep(pause * random.uniform(0.5, 1))
+            pause *= 2
+
+
+def _passes(error: Exception) -> bool:
+    """Whether an error of a store is one that may be gone in a moment."""
+    if isinstance(error, FileNotFoundError | PermissionError):
+        return False
+    answer = getattr(error, "response", None)
+    for status in (getattr(each, name, None) for each in (error, answer) for name in ("status_code", "status", "code")):
+        if isinstance(status, int):
+            return status in _PASSING_STATUSES
+    if isinstance(error, OSError) and error.errno in _PASSING_ERRNOS:
+        return True
+    names = {each.__name__ for each in type(error).__mro__}
+    words = str(error).lower()
+    return (
+        isinstance(error, TimeoutError) or bool(names & _PASSING_TYPES) or any(map(words.__contains__, _PASSING_WORDS))
+    )

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ from kdump.storage.file_store import (
     status_of,
     store_of,
 )
-from kdump.storage.object_store import BLOCK_BYTES, ObjectStore, object_store
+from kdump.storage.object_store import BLOCK_BYTES, ObjectStore, Retries, object_store
 from kdump.storage.partition import Partition
 from kdump.verify.verify import verify_logs
 from support import build, object_stores
@@ -65,6 +66,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
     """An object store without anything in it, and one that has listed nothing."""
     Unsteady.reset()
     object_store.cache_clear()
+    object_store().retries = Retries(sleep=lambda _: None)
     yield object_store()
     object_store.cache_clear()
     Unsteady.reset()
@@ -419,6 +421,99 @@ def test_failures_of_a_store_are_sentences(failure: Exception, words: str) -> No
     assert ran.status == 3
     words = "the object was deleted since it was opened" if isinstance(failure, FileNotFoundError) else words
     assert f"/transactions-0/00000000000000000000.log: reading at byte 0: {words}\n".lower() in ran.problems.lower()
+
+
+class Answer(Exception):
+    """An answer of a server, as the libraries of HTTP raise it."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status}")
+        self.response = SimpleNamespace(status_code=status)
+
+
+PASSING = (Answer(503), Answer(429), ConnectionResetError("reset"), TimeoutError(), OSError(errno.EIO, "SlowDown"))
+LASTING = (
+    Answer(403),
+    Answer(404),
+    PermissionError("Forbidden"),
+    OSError(errno.EIO, "disk"),
+    ValueError("no such key"),
+)
+
+
+class Clock:
+    """Time that passes by sleeping alone."""
+
+    def __init__(self, each_takes: float = 0) -> None:
+        self.now, self.pauses, self.each_takes = 0.0, list[float](), each_takes
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+    def __call__(self) -> float:
+        return self.now
+
+    @property
+    def retries(self) -> Retries:
+        return Retries(self, self.sleep)
+
+    def fail(self, failure: Exception, calls: list[int]) -> Any:
+        def call() -> Any:
+            calls.append(1)
+            self.now += self.each_takes
+            raise failure
+
+        return call
+
+
+def test_a_store_that_fails_now_and_then_is_asked_again(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a hundred requests one, and of those that come again as well."""
+    url, clock, rng, failed = copied(FIXTURES / "follower"), Clock(), random.Random(5), list[str]()
+    clean = run_here("verify", "--format", "json", url)
+    plain = Unsteady.call
+
+    def call(name: str) -> None:
+        plain(name)
+        if rng.random() < 0.01:
+            failed.append(name)
+            raise rng.choice(PASSING)
+
+    monkeypatch.setattr(Unsteady, "call", staticmethod(call))
+    store.retries = clock.retries
+    for _ in range(3):
+        assert run_here("verify", "--format", "json", url).comparable(url) == clean.comparable(url)
+    assert len(failed) == len(clock.pauses) > 3
+    assert all(0.25 <= pause <= 4 for pause in clock.pauses)
+
+
+@pytest.mark.parametrize("failure", PASSING, ids=str)
+def test_retries_end(failure: Exception) -> None:
+    system, calls, clock = Unsteady(), list[int](), Clock()
+    with pytest.raises(OSError, match=r"."):
+        clock.retries.ask(system, clock.fail(failure, calls))
+    assert len(calls) == 5
+    assert sum(clock.pauses) <= 7.5
+    calls, clock = [], Clock(each_takes=14)  # each waits for an answer: the third is the last
+    with pytest.raises(OSError, match=r"."):
+        clock.retries.ask(system, clock.fail(failure, calls))
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("failure", LASTING, ids=str)
+def test_what_lasts_is_said_at_once(failure: Exception) -> None:
+    calls, clock = list[int](), Clock()
+    with pytest.raises(OSError, match=r"."):
+        clock.retries.ask(Unsteady(), clock.fail(failure, calls))
+    assert (len(calls), clock.pauses) == (1, [])
+
+
+def test_what_a_library_has_tried_again_is_not_tried_again() -> None:
+    for protocol in ("s3", ("s3", "s3a"), ("gs", "gcs"), "abfs"):
+        calls, clock = list[int](), Clock()
+        with pytest.raises(OSError, match="SlowDown"):
+            clock.retries.ask(SimpleNamespace(protocol=protocol), clock.fail(OSError(errno.EIO, "SlowDown"), calls))
+        assert (len(calls), clock.pauses) == (1, [])
 
 
 def test_what_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
