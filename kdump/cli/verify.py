@@ -18,6 +18,7 @@ from kdump.render import PAGE_FORMATS, REPORT_FORMATS, renderer
 from kdump.render import RenderOptions as Look
 from kdump.render.base import VerifyRenderer
 from kdump.storage.discovery import is_fingerprint, named_fingerprints
+from kdump.storage.file_store import require_local
 from kdump.verify import verify
 from kdump.verify.next_step import repair_of
 from kdump.verify.summary import (
@@ -141,6 +142,7 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
     "--as-of",
     multiple=True,
     metavar="FILE",
+    callback=options.without_passwords,
     shell_complete=completion.files,
     help="With --fingerprint, look only at the offsets that all copies have in common, by the fingerprint FILE of each."
     " May be given several times.",
@@ -318,6 +320,7 @@ def _fingerprint(chosen: dict[str, Any]) -> int:
 
     _refuse_only_compared(chosen)
     path, started, problems = chosen["fingerprint"], time.monotonic(), ProblemLog("fingerprinted")
+    require_local(path)
     what, copies = _fingerprint_options(chosen)
     overwrite = chosen["overwrite"] or is_fingerprint(path)
     with (

@@ -173,12 +173,17 @@ def named_paths(
     paths: Paths, standard_input: LogFile | SourceError | None = None
 ) -> Iterator[NamedPath | LogFile | SourceError]:
     """Each path that is named, once; globs are expanded. `standard_input` stands for the path -."""
-    several = [paths] if isinstance(paths, str | os.PathLike) else paths
-    for path in dict.fromkeys(os.fspath(path) for path in several):
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    for path in dict.fromkeys(os.fspath(path) for path in given):
         if path == "-" and standard_input is not None:
             yield standard_input
             continue
-        for expanded in _expand(path):
+        try:
+            several = _expand(path)
+        except (OSError, ValueError) as error:
+            several = []
+            yield unreadable(path, error)
+        for expanded in several:
             try:
                 store_of(expanded).refresh(expanded)
                 yield _named(expanded)
@@ -188,13 +193,31 @@ def named_paths(
 
 def is_fingerprint(path: str) -> bool:
     """Whether a path is a file that begins as a fingerprint of copies."""
-    if is_url(path):
-        return False
     try:
-        with open_source(path) as source:
-            return reader_of(source)(0, len(naming.FINGERPRINT_MAGIC)) == naming.FINGERPRINT_MAGIC
+        return _begins_as_fingerprint(path)
     except SourceError:
         return False
+
+
+def _begins_as_fingerprint(path: str) -> bool:
+    """The same. Raises SourceError where it cannot be opened or read."""
+    try:
+        # Opening what is no object takes an object store several requests.
+        if is_url(path) and (naming.kind_of(path) is not None or not stat.S_ISREG(status_of(path).st_mode)):
+            return False
+    except (OSError, ValueError):
+        return False
+    with open_source(path) as source:
+        source.read_until(len(naming.FINGERPRINT_MAGIC))
+        return reader_of(source)(0, len(naming.FINGERPRINT_MAGIC)) == naming.FINGERPRINT_MAGIC
+
+
+def _may_be_fingerprint(path: str) -> bool:
+    """Whether it is one, or an object that has not the name of a log and cannot be read: who reads it says why."""
+    try:
+        return _begins_as_fingerprint(path)
+    except SourceError:
+        return is_url(path)
 
 
 class NamedFingerprints(NamedTuple):
@@ -208,8 +231,11 @@ def named_fingerprints(paths: Iterable[str]) -> NamedFingerprints:
     """The fingerprints among paths. A glob that stands for some is expanded, and else left as it is."""
     files, others = dict[str, None](), dict[str, None]()
     for path in paths:
-        expanded = _expand(path)
-        found = dict.fromkeys(each for each in expanded if is_fingerprint(each))
+        try:
+            expanded = _expand(path)
+        except (OSError, ValueError):
+            expanded = [path]  # who discovers what is there says why not
+        found = dict.fromkeys(each for each in expanded if _may_be_fingerprint(each))
         files |= found
         others |= dict.fromkeys((each for each in expanded if each not in found) if found else [path])
     return NamedFingerprints(tuple(files), tuple(others))
@@ -218,7 +244,7 @@ def named_fingerprints(paths: Iterable[str]) -> NamedFingerprints:
 def _named(path: str) -> NamedPath | SourceError:
     item = NamedPath(path, status_of(path))
     is_log = naming.kind_of(path) is not None or naming.companion_of(path) is not None
-    if is_log or not stat.S_ISREG(item.status.st_mode) or not store_of(path).is_local or not is_fingerprint(path):
+    if is_log or not stat.S_ISREG(item.status.st_mode) or not is_fingerprint(path):
         return item
     return NotALog(f"{path}: a fingerprint of copies, and no log; kdump verify --compare compares it with others")
 

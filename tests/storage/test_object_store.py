@@ -23,10 +23,13 @@ pytest.importorskip("fsspec", reason="fsspec reads object stores: pip install kd
 
 from fsspec import AbstractFileSystem, register_implementation
 
+from kdump import table_reader
 from kdump.convert.parquet.manifest import MANIFEST
 from kdump.engine.processes import Processes
 from kdump.errors import KdumpError, SourceError
 from kdump.kernel.scan import SCAN_STOPPED, Scanner
+from kdump.replicas.compare import compare_logs
+from kdump.replicas.fingerprint.fingerprint_file import load_copy, read_fingerprint
 from kdump.storage import object_store as stores
 from kdump.storage.discovery import discover
 from kdump.storage.file_store import (
@@ -530,13 +533,100 @@ def test_what_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_password_in_a_url_is_never_shown() -> None:
-    for arguments in (["verify"], ["stat"], ["dump"], ["recover", "--format", "json"], ["convert", "-o", "x"]):
+    for arguments in (
+        ["verify"],
+        ["verify", "x", "--as-of"],
+        ["stat"],
+        ["dump"],
+        ["recover", "--format", "json"],
+        ["convert", "-o", "x"],
+    ):
         ran = run_here(*arguments, "s3://key:secret@bucket/x")
         assert ran.status == 2
         assert "secret" not in ran.output + ran.problems
         assert "a URL with a password" in ran.problems
     check_password("abfs://container@account.dfs.core.windows.net/x")
     check_password("a:b@c")
+
+
+# ---- fingerprints
+
+
+def printed(tmp_path: Path, change: bytes = b"v") -> list[str]:
+    """Fingerprints of two brokers in a store, beside each other."""
+    for number, value in (1, b"v"), (2, change):
+        for topic in "ab":
+            place = tmp_path / f"{number}" / f"{topic}-0"
+            place.mkdir(parents=True)
+            log = build.batch([build.record(b"k", value if topic == "b" else b"v")])
+            (place / f"{0:020d}.log").write_bytes(log)
+        file = tmp_path / f"{number}.f"
+        assert run_here("verify", "--fingerprint", str(file), str(tmp_path / str(number))).status == 0
+        write(f"prints/{file.name}", file.read_bytes())
+    Unsteady.calls.clear()
+    return [f"{ROOT}/prints/{number}.f" for number in (1, 2)]
+
+
+@pytest.mark.parametrize("change", [b"v", b"other"])
+def test_fingerprints_in_a_store_give_the_answers_of_local_ones(change: bytes, tmp_path: Path) -> None:
+    urls = printed(tmp_path, change)
+    local = [str(tmp_path / "1.f"), str(tmp_path / "2.f")]
+    how = ("verify", "--compare", "--format", "json")
+    expected = run_here(*how, *local).comparable(str(tmp_path))
+    assert expected[0] == (change != b"v")
+    Unsteady.most = 1000
+    for paths in (urls, [f"{ROOT}/prints/*.f"], [urls[0], local[1]]):
+        assert run_here(*how, *paths, "--jobs", "1").comparable(str(tmp_path)) == expected
+    rows = [
+        table_reader(paths, "comparisons").read_all().to_pylist() for paths in (local, urls, [f"{ROOT}/prints/*.f"])
+    ]
+    assert rows[0] == rows[1] == rows[2]
+    assert len(rows[0]) == 2
+    ran = run_here("verify", *urls)
+    size = (tmp_path / "1.f").stat().st_size
+    assert (ran.status, f"{urls[0]}: 2 topic-partitions, {size} bytes" in ran.output) == (0, True)
+    again, given = str(tmp_path / "3.f"), [text for url in urls for text in ("--as-of", url)]
+    assert run_here("verify", "--fingerprint", again, *given, str(tmp_path / "1")).status == 0
+
+
+def test_an_object_is_opened_once_for_all_sections(tmp_path: Path) -> None:
+    urls = printed(tmp_path)
+    copies = [copy for url in urls for copy in read_fingerprint(url).copies]
+    Unsteady.calls.clear()
+    for _ in range(3):
+        for copy in copies:
+            load_copy(copy)
+    assert Unsteady.calls["open"] == 2
+    assert Unsteady.calls["read"] == 2
+    assert pickle.loads(pickle.dumps(copies)) == copies
+
+
+def test_a_fingerprint_that_is_replaced_in_a_store_is_an_error(tmp_path: Path) -> None:
+    first, other = printed(tmp_path, b"other")
+    (before, *_) = read_fingerprint(first).copies
+    write("prints/1.f", (tmp_path / "2.f").read_bytes())
+    with pytest.raises(SourceError, match=r"prints/1\.f: the object was replaced since it was opened"):
+        load_copy(before)
+    for one, two in zip(read_fingerprint(first).copies, read_fingerprint(other).copies, strict=True):
+        assert load_copy(one) == load_copy(two)
+
+
+@pytest.mark.parametrize("failing", ["open", "read"])
+def test_a_store_that_fails_while_fingerprints_are_read_is_a_sentence(failing: str, tmp_path: Path) -> None:
+    urls = printed(tmp_path)
+    copies = [copy for url in urls for copy in read_fingerprint(url).copies]
+    Unsteady.failing, Unsteady.failure = failing, OSError(errno.EIO, "Please reduce your request rate.")
+    for how in (), ("--compare",):
+        ran = run_here("verify", *how, *urls)
+        assert ran.status == 3
+        for line in ran.problems.splitlines():
+            assert line.startswith(f"kdump: {ROOT}/prints/")
+            assert line.lower().endswith("please reduce your request rate")
+    with pytest.raises(SourceError, match=r"prints/\*\.f|prints/1\.f: .*reduce"):
+        table_reader(f"{ROOT}/prints/*.f", "comparisons").read_all()
+    (found, *_) = compare_logs((), fingerprints=[each for each in copies if each.topic_partition.topic == "a"])
+    assert isinstance(found, SourceError)
+    assert "reduce your request rate" in str(found).lower()
 
 
 # ---- nothing is written
@@ -555,6 +645,8 @@ def test_nothing_is_written_to_an_object_store(tmp_path: Path) -> None:
         ("convert", local, "-o", f"{url}/parquet"),
         ("convert", local, "-o", f"{url}/one.arrow"),
         ("convert", local, "--to", "log", "-o", f"{url}/log"),
+        ("verify", "--fingerprint", f"{url}/a.fingerprint", local),
+        ("verify", "--fingerprint", f"{url}/a.fingerprint", "--overwrite", url),
     ):
         ran = run_here(*arguments)
         assert ran.status == 3, arguments

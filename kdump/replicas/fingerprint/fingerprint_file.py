@@ -38,15 +38,18 @@ from kdump.replicas.fingerprint.fingerprint_format import (
 from kdump.replicas.fingerprint.sketch_pair import NO_STATE, SketchedCopy, compare_sketches
 from kdump.replicas.log_survey import UNREADABLE
 from kdump.storage.copies import by_directory, topic_id_of
-from kdump.storage.file_store import absolute, directory_above
+from kdump.storage.file_store import absolute, directory_above, is_url, open_source
 from kdump.storage.partition import LogDirectory, Partition, carried, with_read_policy
 from kdump.storage.read_policy import ReadPolicy
+from kdump.storage.source import InputFile, reader_of
 
 _UNREAD: Final = "cannot be read, or changed whenever it was read; the fingerprint says so"
 _NO_ID: Final = bytes(16)
 _SHORTEST_KEY: Final = 16
 _LONGEST_KEY: Final = 1 << 16
 _HEAD_READ: Final = HEAD_BYTES + 1000
+_OPEN_OBJECTS: Final = 4
+"""Of three brokers, and one more; what is read ahead of each takes up to 16 MiB."""
 
 
 def read_hash_key(path: str | os.PathLike[str]) -> HashKey:
@@ -68,6 +71,8 @@ class CopyFingerprint(NamedTuple):
     file: str
     host: str
     entry: IndexEntry
+    stamp: tuple[int, int, int, int] | None = None
+    """That of the file in an object store."""
 
     @property
     def path(self) -> str:
@@ -89,27 +94,43 @@ class CopyFingerprint(NamedTuple):
         )
 
 
-class _Buffers(local):
-    """What sections are read into: new memory for each takes longer than to read it."""
+class _Reading(local):
+    """What sections are read into: new memory for each takes longer than to read it. And the objects they are read of.
+
+    The sections of a topic-partition are at about the same place of each file, and the next ones after them.
+    """
 
     def __init__(self) -> None:
         self.section = memoryview(bytearray(MOST_SECTION_BYTES))
+        self._process, self._objects = os.getpid(), dict[tuple[str, object], InputFile]()
+
+    def object_of(self, copy: CopyFingerprint) -> InputFile:
+        """The object of a copy, opened. Raises SourceError."""
+        if self._process != os.getpid():  # what belongs to a file system of another process is of no use
+            self._process, self._objects = os.getpid(), {}
+        key = copy.file, copy.stamp
+        found = self._objects.pop(key, None) or open_source(copy.file)
+        if found.stamp != copy.stamp:
+            found.close()
+            raise SourceError(f"{copy.file}: the object was replaced since it was opened")
+        self._objects[key] = found  # the newest is the last
+        if len(self._objects) > _OPEN_OBJECTS:
+            self._objects.pop(next(iter(self._objects))).close()
+        return found
 
 
-_buffers = _Buffers()
+_reading = _Reading()
 
 
 def load_copy(copy: CopyFingerprint) -> CopySketch:
     """Read the section of a copy. Raises SourceError."""
     topic, partition = copy.topic_partition
     name = f"{copy.file}: the section of {topic}-{partition} at byte {copy.entry.position}"
-    try:
-        with open(copy.file, "rb", buffering=0) as file:
-            data = _buffers.section[
-                : os.preadv(file.fileno(), [_buffers.section[: copy.entry.size]], copy.entry.position)
-            ]
-    except (OSError, OverflowError) as error:
-        raise SourceError(f"{copy.file}: {error}") from None
+    if copy.stamp is not None:
+        data = _section(copy, _reading.object_of(copy))
+    else:
+        with open_source(copy.file) as source:
+            data = _section(copy, source)
     if len(data) != copy.entry.size or crc32c(data) != copy.entry.crc:
         raise SourceError(f"{name} is damaged")
     try:
@@ -118,28 +139,32 @@ def load_copy(copy: CopyFingerprint) -> CopySketch:
         raise SourceError(f"{name} is damaged: {error}") from None
 
 
+def _section(copy: CopyFingerprint, source: InputFile) -> memoryview:
+    """The bytes of a section, fewer where the file has them not; until the next call. Raises SourceError."""
+    size = max(0, min(copy.entry.size, source.size - copy.entry.position))
+    return _reading.section[: source.readinto(copy.entry.position, _reading.section[:size]) if size else 0]
+
+
 class FingerprintFile(NamedTuple):
     """A fingerprint file that was opened."""
 
     path: str
     head: FingerprintHead
     copies: tuple[CopyFingerprint, ...]
+    bytes: int
 
 
 def read_fingerprint(path: str | os.PathLike[str]) -> FingerprintFile:
     """Read head and index of a fingerprint file. Raises SourceError."""
     path = os.fspath(path)
-    try:
-        with open(path, "rb") as file:
-            head = parse_head(path, file.read(_HEAD_READ))
-            size = os.fstat(file.fileno()).st_size
-            trailer = os.pread(file.fileno(), TRAILER_BYTES, max(0, size - TRAILER_BYTES))
-            position, length, count = parse_trailer(path, trailer, size)
-            index = os.pread(file.fileno(), length, position)
-    except OSError as error:
-        raise SourceError(f"{path}: {reason(error)}") from None
+    with open_source(path) as source:
+        read, size, stamp = reader_of(source), source.size, source.stamp if is_url(path) else None
+        head = parse_head(path, read(0, _HEAD_READ))
+        trailer = read(max(0, size - TRAILER_BYTES), TRAILER_BYTES)
+        position, length, count = parse_trailer(path, trailer, size)
+        index = read(position, length)
     entries = parse_index(path, index, trailer, count)
-    return FingerprintFile(path, head, tuple(CopyFingerprint(path, head.host, each) for each in entries))
+    return FingerprintFile(path, head, tuple(CopyFingerprint(path, head.host, each, stamp) for each in entries), size)
 
 
 def check_keys(files: Iterable[FingerprintFile], key: HashKey | None) -> None:
@@ -174,7 +199,7 @@ class FingerprintSummary(NamedTuple):
 def check_fingerprint(path: str) -> Iterator[FingerprintSummary | SourceError]:
     """Read all of a fingerprint file; gives what is damaged, then what it has. Raises SourceError."""
     file = read_fingerprint(path)
-    summary = FingerprintSummary(path, bytes=os.path.getsize(path))
+    summary = FingerprintSummary(path, bytes=file.bytes)
     for each in file.copies:
         try:
             summary = summary.plus(FingerprintedCopy(each.path, load_copy(each).problem))
