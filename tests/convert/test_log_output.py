@@ -22,6 +22,7 @@ from kdump.convert.log_options import LogOutputOptions, parse_codec
 from kdump.convert.log_output.conversion import LogConversion
 from kdump.convert.log_output.log_staging import OutputStaging
 from kdump.convert.log_output.tasks import convert_to_log
+from kdump.convert.records.ordered_log import ordered_log
 from kdump.errors import KdumpError, SourceError
 from kdump.format.checkpoint import epoch_entries
 from kdump.format.naming import COMPANION_SUFFIXES
@@ -601,6 +602,22 @@ def test_a_wrong_base_offset_at_the_end_of_a_chunk(tmp_path: Path) -> None:
     assert [row.offset for row in rows_of(Path(result.path))] == [
         offset for offset in range(3000) if offset not in (1022, 1024, 2047)
     ]
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_what_a_damaged_batch_claims_leaves_no_other_one_out(magic: int, tmp_path: Path) -> None:
+    """The valid batches are in order: what lies after one of them in its file does not contradict it."""
+    one, seven, four, ten = (
+        build.message_v1(b"k", b"v", offset=offset)
+        if magic == 1
+        else build.batch([build.Record(b"k", b"v")], base_offset=offset)
+        for offset in (1, 7, 4, 10)
+    )
+    log = ordered_log(sliced(written(tmp_path, one + seven + four[:-1] + b"w" + ten)), 1 << 20).partition
+    found = list[Any]()
+    result = converted(log, tmp_path / "out", damaged=found.append)
+    assert [row.offset for row in rows_of(Path(result.path))] == [1, 7, 10]
+    assert [each.code for each in found if each.length] == ["batch/crc"]
 
 
 @pytest.mark.parametrize("magic", [1, 2])

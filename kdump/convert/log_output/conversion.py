@@ -23,6 +23,7 @@ from kdump.convert.log_output.log_staging import staged_directory
 from kdump.convert.log_output.log_writer import LogWriter
 from kdump.convert.output_file import OutputRefused
 from kdump.convert.records.holes import PartHoles
+from kdump.convert.records.log_parts import is_in_order
 from kdump.errors import KdumpError, reason
 from kdump.format import codec as codecs
 from kdump.format.checkpoint import EpochEntry, epoch_entries
@@ -140,7 +141,10 @@ class Conversion:
             rolls = self._start(), options.segment_bytes
             segments = SegmentCounter(*rolls) if directory is None else SegmentsWriter(directory, *rolls)
             gaps = partition.headers is not None and partition.headers.gaps
-            writer = LogWriter(segments, how, self._on_damage, self._on_bytes, transactions, gaps=gaps)
+            in_order = is_in_order(partition)
+            writer = LogWriter(
+                segments, how, self._on_damage, self._on_bytes, transactions, gaps=gaps, in_order=in_order
+            )
             try:
                 for number, each in self._slices:
                     lowest = max(each.lowest, LOWEST if first is None else first, 0)

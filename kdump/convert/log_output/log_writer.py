@@ -71,7 +71,8 @@ _NO_CODEC: Final = len(codecs.CODECS)
 class LogWriter:
     """Writes the slices of a partition, one after another, then `end`.
 
-    `on_damage` gets each range that is left out. Raises OSError, SourceError, CodecMissing.
+    `in_order`: the valid batches of the slices are known to be. `on_damage` gets each range that is left out. Raises
+    OSError, SourceError, CodecMissing.
     """
 
     def __init__(
@@ -83,8 +84,10 @@ class LogWriter:
         transactions: Transactions | None = None,
         *,
         gaps: bool = False,
+        in_order: bool = False,
     ) -> None:
         self._segments, self._how = segments, how
+        self._in_order = in_order
         self._on_damage, self._on_bytes = on_damage, on_bytes
         self._transactions = transactions
         codec = _ANY_CODEC if how.codec is None else _NO_CODEC if how.level is not None and how.codec else how.codec
@@ -161,7 +164,8 @@ class LogWriter:
         index = 0
         if not self._is_inside and not is_kafka07:
             index = skip_below(chunk.walk.scanner.rows, 0, chunk.batches, self._lowest)
-        self._after = -1 if is_kafka07 else offset_at(chunk.walk, chunk.walk.position)
+        # In order, no batch is ahead of the one after it, and what follows a chunk can be left out, or damaged.
+        self._after = -1 if is_kafka07 or self._in_order else offset_at(chunk.walk, chunk.walk.position)
         self._whole = 0 if self._time is not None else chunk.batches
         while index < chunk.batches:
             if not is_kafka07:

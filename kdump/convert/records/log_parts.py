@@ -37,12 +37,15 @@ def size_of(each: LogSlice) -> int:
     return (each.log.size if each.stop is None else each.stop) - each.start
 
 
+def is_in_order(partition: SlicedPartition) -> bool:
+    """Whether the valid batches of the slices are known to be in order."""
+    headers, copy = partition.headers, partition.copy
+    return headers is not None and (headers.is_ordered or (copy is not None and bool(copy.segments)))
+
+
 def can_be_cut(partition: SlicedPartition) -> bool:
     """Whether the batches are known to be in order, and each log file has the place that its name says."""
-    headers, copy = partition.headers, partition.copy
-    if headers is None or any(each.log.base_offset is None for each in partition.slices):
-        return False
-    return headers.is_ordered or (copy is not None and bool(copy.segments))
+    return is_in_order(partition) and all(each.log.base_offset is not None for each in partition.slices)
 
 
 def cut_into_parts(
