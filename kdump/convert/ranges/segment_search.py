@@ -8,6 +8,7 @@ from kdump.convert.ranges.store_segment_reader import StoreSegmentReader
 from kdump.format.naming import Kind
 from kdump.kernel.results import NO_VALUE
 from kdump.log.batch_location import BatchLocation
+from kdump.log.header_pass import read_headers
 from kdump.log.log_files import base_offset_of
 from kdump.log.log_slice import LogSlice
 from kdump.log.segment_file import SegmentCache
@@ -30,8 +31,8 @@ class Extent(NamedTuple):
     """The batches of the segment with this number that lie in a range.
 
     `in_order`: the batches at both ends do not contradict those beside them about their offsets, and no damage lies
-    before the first one. `next_base` is the base offset of the segment after it, where the extent goes up to the end of
-    the file.
+    before the first one. Where offsets before it are missing, those before it in the file are in order, too.
+    `next_base` is the base offset of the segment after it, where the extent goes up to the end of the file.
     """
 
     number: int
@@ -107,7 +108,7 @@ class SegmentSearch:
         for number in numbers:
             segment = segments[number]
             after = segments[number + 1] if number + 1 < len(segments) else None
-            begin, in_order = self._begin(segment, start)
+            begin, in_order = self._begin(segment, start, how)
             if how.is_sparse and number == numbers.start > 0:
                 in_order = in_order and self._ends_below(segments[number - 1].log, segment.log.base_offset or 0)
             if after is not None and how.is_sparse:
@@ -118,12 +119,32 @@ class SegmentSearch:
             else:  # whatever a batch claims: no other range has the rest of the file
                 yield Extent(number, LogSlice(segment.log, start, stop - 1, begin), in_order, after.log.base_offset)
 
-    def _begin(self, segment: Segment, start: int) -> tuple[int, bool]:
-        """The position of the first batch with an offset, and whether no damage lies before it."""
-        if start <= (segment.log.base_offset or 0):
+    def _begin(self, segment: Segment, start: int, how: ExtentOptions) -> tuple[int, bool]:
+        """The position of the first batch with an offset, and whether nothing before it can have lost the offset."""
+        log = segment.log
+        if start <= (log.base_offset or 0):
             return 0, True
-        found = self.reader(segment.log).find(start, segment.log.size)
-        return found.position if isinstance(found, BatchLocation) else segment.log.size, not found.damage
+        found = self.reader(log).find(start, log.size)
+        if not isinstance(found, BatchLocation):
+            is_known = not how.is_sparse or not log.size or self._ends_in_order(log)
+            return log.size, not found.damage and is_known
+        in_order = not found.damage
+        # A batch whose offset is too low hides the ones that are missing before the next batch.
+        if in_order and how.is_sparse and not NO_VALUE < found.first_offset <= start:
+            in_order = read_headers([LogSlice(log, start=found.search_position, stop=found.position)]).is_ordered
+        return found.position, in_order
+
+    def _ends_in_order(self, log: LogFile) -> bool:
+        """Whether the last batch of a file is the one with the last offset, and those shortly before it are in order.
+
+        Not so where no batch has an offset of the file.
+        """
+        reader = self.reader(log)
+        last = reader.next_offset(log.size) - 1
+        found = reader.find(last, log.size)
+        if not isinstance(found, BatchLocation) or found.last_offset != last:
+            return False
+        return read_headers([LogSlice(log, start=found.search_position)]).is_ordered
 
     def _end(self, segment: Segment, start: int, stop: int, how: ExtentOptions) -> tuple[int | None, bool]:
         """Where the batches with offsets below `stop` end, and whether those on both sides are in order."""
