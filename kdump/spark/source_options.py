@@ -24,7 +24,7 @@ from kdump.spark.source_limits import (
     limit_of,
     partition_offsets,
 )
-from kdump.spark.store_settings import NO_STORES, StoreSettings, is_store_setting
+from kdump.spark.store_settings import NO_STORES, StoreSettings, is_store_setting, path_of
 
 
 class Table(StrEnum):
@@ -175,7 +175,7 @@ def parse_common_options(options: Mapping[str, str]) -> SourceOptions:
     """
     _refuse_consumer_options(options)
     return SourceOptions(
-        _paths(options),
+        tuple(map(path_of, _paths(options))),
         _selection(options),
         isolation=_isolation(options.get(ISOLATION)),
         fail_on_data_loss=_boolean(options, "failOnDataLoss", default=True),

@@ -131,6 +131,7 @@ class ObjectStore:
         self._trees: dict[str, _Tree] = {}
         self._kept: _KeptBlocks | None = None
         self._arguments: Mapping[str, SystemArguments] = {}
+        self._refusals: Mapping[str, str] = {}
         self.retries = Retries()
         self._named: dict[str, None] = {}
         """The directories that were named, which are listed whole."""
@@ -138,8 +139,12 @@ class ObjectStore:
     def __reduce__(self) -> Any:
         return object_store, ()
 
-    def configure(self, arguments: Mapping[str, SystemArguments]) -> None:
-        """Open the file systems of these protocols with these arguments, beside what fsspec is configured with."""
+    def configure(self, arguments: Mapping[str, SystemArguments], refusals: Mapping[str, str] | None = None) -> None:
+        """Open the file systems of these protocols with these arguments, beside what fsspec is configured with.
+
+        `refusals` says of protocols why none is opened.
+        """
+        self._refusals = refusals or {}
         if arguments != self._arguments:
             self._arguments, self._systems, self._trees, self._named = arguments, {}, {}, {}
 
@@ -310,6 +315,8 @@ class ObjectStore:
         protocol, _, rest = path.partition("://")
         if protocol in _WITHOUT_LISTINGS:
             raise OSError(errno.EINVAL, f"{protocol}:// cannot list directories; name the object store itself")
+        if protocol in self._refusals:
+            raise OSError(errno.EINVAL, self._refusals[protocol])
         if (process := os.getpid()) != self._process:
             self._of_parents.append(self._systems)
             self._systems, self._process = {}, process
@@ -325,6 +332,8 @@ def _new_system(protocol: str, path: str, arguments: SystemArguments) -> Any:
         from fsspec.core import url_to_fs
     except ImportError:
         _not_installed(protocol, "fsspec")
+    if not path.partition("://")[2].startswith("/"):  # it names its host, and another one is an error
+        arguments = {name: value for name, value in arguments.items() if name not in ("host", "port")}
     try:
         return url_to_fs(path, use_listings_cache=False, **arguments)[0]
     except ImportError as error:

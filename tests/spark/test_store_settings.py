@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kdump.spark.store_settings import NO_STORES, StoreSettings
+from kdump.spark.store_settings import NO_STORES, StoreSettings, path_of
 from kdump.spark.tasks import WorkerAnswer, packed_group, run_group
 from kdump.storage.object_store import object_store
 
@@ -75,10 +75,70 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
             {"spark.hadoop.fs.azure.account.key.acc.dfs.core.windows.net": SECRET},
             {key: {"account_name": "acc", "account_key": SECRET} for key in ("abfs", "abfss", "az")},
         ),
+        (
+            {
+                "spark.hadoop.fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE",
+                "spark.hadoop.fs.gs.auth.service.account.json.keyfile": "/etc/key.json",
+                "spark.hadoop.fs.gs.project.id": "p",
+            },
+            {key: {"token": "/etc/key.json", "project": "p"} for key in ("gs", "gcs")},
+        ),
+        ({"fs.gs.auth.type": "UNAUTHENTICATED"}, {key: {"token": "anon"} for key in ("gs", "gcs")}),
+        ({"fs.gs.auth.type": "COMPUTE_ENGINE"}, {key: {"token": "cloud"} for key in ("gs", "gcs")}),
+        ({"spark.hadoop.fs.defaultFS": "hdfs://head:9000/"}, {"hdfs": {"host": "head", "port": 9000}}),
+        ({"spark.hadoop.fs.defaultFS": "hdfs://head"}, {"hdfs": {"host": "head", "port": 8020}}),
+        ({"spark.hadoop.fs.defaultFS": "file:///"}, {}),
     ],
 )
 def test_settings_are_arguments(settings: dict[str, str], arguments: dict[str, Any]) -> None:
     assert StoreSettings(settings.items()).arguments == arguments
+
+
+@pytest.mark.parametrize(
+    ("settings", "url", "words"),
+    [
+        (
+            {"spark.hadoop.fs.s3a.aws.credentials.provider": f"com.example.{SECRET}"},
+            "s3a://b/x",
+            "credentials.provider",
+        ),
+        ({"fs.gs.auth.type": "ACCESS_TOKEN_PROVIDER"}, "gs://b/x", "spark.hadoop.fs.gs.auth.type"),
+        ({"fs.gs.auth.type": SECRET}, "gs://b/x", "spark.hadoop.fs.gs.auth.type"),
+        ({"fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE"}, "gs://b/x", "service.account.json.keyfile"),
+    ],
+)
+def test_credentials_that_cannot_be_had_are_a_sentence(
+    opened: list[tuple[str, dict[str, Any]]], settings: dict[str, str], url: str, words: str
+) -> None:
+    """Which names the setting, and has no value; other stores are opened."""
+    StoreSettings(settings.items()).use()
+    assert words in (said := _status(url))
+    assert SECRET not in said
+    assert "\n" not in said
+    assert not opened
+    _status("hdfs://host/x")
+    assert opened.pop()[0] == "hdfs://host/x"
+
+
+def test_a_provider_among_others_is_taken() -> None:
+    providers = "com.example.Own,org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
+    assert not StoreSettings({"fs.s3a.aws.credentials.provider": providers}.items()).refusals
+
+
+def test_the_default_file_system_is_for_urls_without_a_host(opened: list[tuple[str, dict[str, Any]]]) -> None:
+    StoreSettings({"spark.hadoop.fs.defaultFS": "hdfs://head:9000"}.items()).use()
+    for url, host in (("hdfs:///logs", {"host": "head", "port": 9000}), ("hdfs://other/logs", {})):
+        _status(url)
+        assert opened.pop() == (url, {"use_listings_cache": False, **host})
+
+
+@pytest.mark.parametrize("given", ["file:///a b/%20", "file:/a b/%20", "/a b/%20"])
+def test_a_url_of_a_file_is_its_path(given: str) -> None:
+    pytest.importorskip("pyspark")
+    from kdump.spark.source_options import parse_batch_options
+
+    assert parse_batch_options({"path": given}).paths == ("/a b/%20",)
+    assert path_of("s3://b/x") == "s3://b/x"
 
 
 def test_a_worker_opens_stores_with_them(opened: list[tuple[str, dict[str, Any]]]) -> None:
