@@ -109,6 +109,8 @@ class SegmentSearch:
             segment = segments[number]
             after = segments[number + 1] if number + 1 < len(segments) else None
             begin, in_order = self._begin(segment, start, how)
+            if how.is_sparse and number == numbers.start:
+                in_order = in_order and self._begins_right(segment.log)
             if how.is_sparse and number == numbers.start > 0:
                 in_order = in_order and self._ends_below(segments[number - 1].log, segment.log.base_offset or 0)
             if after is not None and how.is_sparse:
