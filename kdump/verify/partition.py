@@ -72,6 +72,7 @@ class PartitionVerifier:
         self._valid: dict[str, ValidSegment] = {}
         self._open_before_damage: Mapping[int, int] | None = None
         self._open_at_breaks: list[Mapping[int, int] | None] = []
+        self._reaches_in = False
         self._valid_prefixes: dict[str, tuple[ValidSegment, ...]] = {}
         self._stretch_producers: list[StretchProducers | None] = []
         self._after_frame: Transactions | None = None
@@ -110,6 +111,7 @@ class PartitionVerifier:
         if log.kind is not Kind.LOG or log.path in self._misnamed:
             return _ignore
         replay = self._producers.begin_segment(log.base_offset, self._state)
+        self._reaches_in = self._producers.reach(log.base_offset or 0)
 
         def replay_and_note(events: bytes) -> None:
             # Only a plan that removes batches asks for their producers, and it removes none before the first damage.
@@ -318,7 +320,9 @@ class PartitionVerifier:
                 valid_end,
                 replayed,
                 open_by_producer,
+                aborted=aborted,
                 creates_transaction_index=segment.txnindex is None and bool(aborted),
+                reaches_in=self._reaches_in,
             )
             if valid is not None:
                 self._valid[os.path.basename(log.path)] = valid

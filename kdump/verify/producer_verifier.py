@@ -75,6 +75,10 @@ class ProducerVerifier:
         """The first offset of each open transaction, by producer id."""
         return {transaction.producer_id: transaction.first_offset for transaction in self._producers.open()}
 
+    def reach(self, offset: int) -> bool:
+        """Whether an open transaction has a first offset that is not below this one."""
+        return any(transaction.first_offset >= offset for transaction in self._producers.open())
+
     def open_transactions(self) -> "list[OpenTransaction]":
         """The transactions that are open at the end of the log."""
         found = []

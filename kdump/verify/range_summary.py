@@ -80,6 +80,13 @@ class PassedFrame(NamedTuple):
     events: int
 
 
+class OffsetBreak(NamedTuple):
+    """A valid batch whose offsets are out of order, and the last offset of the batch before it."""
+
+    batch: Batch
+    previous_offset: int
+
+
 class RangeSummary:
     """What the scan of a range found.
 
@@ -125,7 +132,7 @@ class RangeSummary:
         self.suspect = 0
         self.is_rising = True
         self.breaks: list[ValidPrefix] = []
-        self.disorder: list[Batch] | None = []
+        self.disorder: list[OffsetBreak] | None = []
         self.recovery: RecoveredIndexes | None = None
         self.passed: list[PassedFrame] | None = []
         self.is_cut = False
@@ -139,7 +146,7 @@ class RangeSummary:
         assert self.state is not None
         return self.state
 
-    def add_disorder(self, batches: "list[Batch] | None") -> None:
+    def add_disorder(self, batches: "list[OffsetBreak] | None") -> None:
         """Add batches that are out of order, None for too many."""
         if self.disorder is not None and batches is not None and len(self.disorder) + len(batches) <= MOST_DISORDER:
             self.disorder += batches

@@ -36,7 +36,7 @@ from kdump.storage.walk import (
     Walk,
 )
 from kdump.verify.merge import add, linked, linked_times
-from kdump.verify.range_summary import IndexEntries, PassedFrame, RangeSummary, ValidPrefix
+from kdump.verify.range_summary import IndexEntries, OffsetBreak, PassedFrame, RangeSummary, ValidPrefix
 
 if TYPE_CHECKING:
     from kdump.verify.findings import Finding
@@ -485,7 +485,7 @@ def _check_chunk(
 
                     yield framing.codec("batch/codec-odd", file.path, chunk.row(index), note)
         if bits & OFFSETS_OUT_OF_ORDER and not chunk.damaged:
-            summary.add_disorder([chunk.row(index)])
+            summary.add_disorder([OffsetBreak(chunk.row(index), chunk.diagnosis(index).previous_offset)])
         if bits & ~OPEN:
             from kdump.verify.checks.suspect_batches import explain
 

@@ -1,7 +1,8 @@
 """The segments that a broker's recovery leaves as they are: what a prediction needs, without reading them again."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
 
 from kdump.broker.result import Disorder, IndexChecksums, ValidSegment
 from kdump.format.batch import CONTROL, TRANSACTIONAL
@@ -9,8 +10,12 @@ from kdump.format.index import HIGHEST_RELATIVE_OFFSET, TIME_ENTRY
 from kdump.format.naming import Kind
 from kdump.kernel.crc import crc32c
 from kdump.kernel.results import ScanState
+from kdump.log.segment_view import Stretch
 from kdump.storage.partition import LogFile
 from kdump.verify.range_summary import PassedFrame, RangeSummary, ValidPrefix
+
+if TYPE_CHECKING:
+    from kdump.kernel.producer_results import AbortedTxn
 
 _NO_POSITION: Final = (1 << 63) - 1
 _DISORDER: Final = frozenset({"offset/backwards", "offset/range"})
@@ -23,14 +28,19 @@ def valid_segment(
     replayed: Set[str],
     open_by_producer: Mapping[int, int] | None,
     *,
+    aborted: "Sequence[AbortedTxn]" = (),
     creates_transaction_index: bool,
+    reaches_in: bool = False,
 ) -> ValidSegment | None:
     """The segment as the prediction of a start takes it, None where a recovery would change it.
 
     `end_offset` is the offset after the last valid batch, `replayed` are the codes that the replay of the producers
     reported, `open_by_producer` the first offsets of the transactions that are open at the end, None where not known.
-    `creates_transaction_index`: the segment has aborted transactions and no file for them.
+    `aborted` are the transactions that its markers abort; `creates_transaction_index`: there is no file for them.
+    `reaches_in`: a transaction that is open at its start has a first offset that is not below its base offset.
     """
+    if reaches_in:
+        return None  # a transaction that begins here can have its first offset
     scanned, passed = summary.scanned, summary.passed or []
     codes = {finding.code for finding in summary.findings} | replayed
     found = _segment_of(log, scanned, end_offset, open_by_producer)
@@ -49,7 +59,8 @@ def valid_segment(
         return found._replace(valid_bytes=summary.tail, index_checksums=checksums)
     if open_by_producer is None or found.has_wrapper_messages or not _is_valid(codes - _DISORDER):
         return None  # of wrapper messages the first offsets are not known
-    return _disordered(log, summary, found, creates_transaction_index=creates_transaction_index)
+    are_apart = _are_apart(summary, end_offset, open_by_producer, aborted)
+    return _disordered(log, summary, found, creates_transaction_index=creates_transaction_index, are_apart=are_apart)
 
 
 def _passes(frames: Sequence[PassedFrame], open_by_producer: Mapping[int, int] | None) -> bool:
@@ -63,13 +74,14 @@ def _passes(frames: Sequence[PassedFrame], open_by_producer: Mapping[int, int] |
 
 
 def _disordered(
-    log: LogFile, summary: RangeSummary, found: ValidSegment, *, creates_transaction_index: bool
+    log: LogFile, summary: RangeSummary, found: ValidSegment, *, creates_transaction_index: bool, are_apart: bool
 ) -> ValidSegment | None:
     """A segment of valid batches of which some are out of order; None where the scan does not show what a start does.
 
-    `found` is the segment as if they were in order.
+    `found` is the segment as if they were in order. `are_apart`: see _are_apart.
     """
-    scanned, rows, recovery, base = summary.scanned, summary.disorder, summary.recovery, log.base_offset
+    scanned, recovery, base = summary.scanned, summary.recovery, log.base_offset
+    rows = [batch for batch, _ in summary.disorder or ()]
     if not rows or recovery is None or base is None or summary.damages or summary.error is not None:
         return None
     # What is looked up from the start of the segment, or after the last entry, must not meet a wrong offset.
@@ -83,10 +95,10 @@ def _disordered(
     if creates_transaction_index:
         return None
     overflow = next((row.position for row in rows if not 0 <= row.last_offset - base <= HIGHEST_RELATIVE_OFFSET), None)
-    # Of two transactions that seem to begin at one offset, a broker may forget one. The batch before the first one that
-    # goes back can have a wrong offset, and nothing may come after it. A broker that cannot split the segment at the
-    # overflow goes on after it.
-    if (scanned.transactional or scanned.control) and (refused is None or refused > rows[0].position):
+    # The batch before the first one that goes back can have a wrong offset. A broker that cannot split the segment at
+    # the overflow goes on after it.
+    goes_on = refused is None or refused > rows[0].position
+    if (scanned.transactional or scanned.control) and goes_on and not are_apart:
         return None
     stop = _NO_POSITION if refused is None else refused
     return found._replace(
@@ -94,6 +106,48 @@ def _disordered(
         valid_bytes=summary.tail,
         disorder=Disorder(overflow, sum(1 for _, _, position in scanned.epochs if position < (overflow or 0)), refused),
     )
+
+
+def _are_apart(
+    summary: RangeSummary,
+    end_offset: int,
+    open_by_producer: Mapping[int, int],
+    aborted: "Sequence[AbortedTxn]",
+) -> bool:
+    """Whether a broker takes the transactions of the segment for what they are, though batches are out of order.
+
+    Of two transactions that seem to begin at one offset it forgets one, and a transaction index refuses a marker that
+    goes back. So no two batches may have one base offset, here or in the segments after this one.
+    """
+    if any(first >= end_offset for first in open_by_producer.values()):
+        return False
+    if any(left.last_offset >= right.last_offset for left, right in pairwise(aborted)):
+        return False
+    runs = sorted(_runs(summary))
+    if not runs or runs[0][0] < 0 or any(first > last for first, last in runs):
+        return False
+    return all(left[1] < right[0] for left, right in pairwise(runs))
+
+
+def _runs(summary: RangeSummary) -> Iterator[tuple[int, int]]:
+    """The first base offset of each run of batches whose offsets rise, and one that none of its base offsets exceeds.
+
+    Nothing where they are not known.
+    """
+    stretches = [item for item in summary.view or () if isinstance(item, Stretch) and item.state.batches]
+    if stretches:
+        if not all(stretch.is_rising for stretch in stretches):
+            return
+        for state in (stretch.state for stretch in stretches):
+            yield state.first_offset, state.first_offset if state.batches == 1 else state.last_offset
+        return
+    scanned = summary.scanned
+    starts = {scanned.first_position: (scanned.first_offset, -1)}
+    if scanned.gaps:
+        starts[scanned.gap_position] = scanned.gap_first, scanned.gap_previous
+    starts |= {batch.position: (batch.base_offset, previous) for batch, previous in summary.disorder or ()}
+    firsts, lasts = zip(*(starts[position] for position in sorted(starts)), strict=True)
+    yield from zip(firsts, (*lasts[1:], scanned.last_offset), strict=True)
 
 
 def valid_prefix(

@@ -91,6 +91,11 @@ def run_truncate(path: str) -> None:
     assert all(not isinstance(item, RecoveryResult) or item.error is None for item in recover_logs(discover([path])))
 
 
+def run_salvage(path: str) -> None:
+    found = recover_logs(discover([path]), RecoverOptions(strategy=SALVAGE))
+    assert all(not isinstance(item, RecoveryResult) or item.error is None for item in found)
+
+
 def recover(path: str, options: RecoverOptions) -> None:
     done = [item for item in recover_logs(discover([path]), options) if isinstance(item, RecoveryResult)]
     assert any(item.applied and item.error is None for item in done)
@@ -145,16 +150,18 @@ def test_a_log_with_many_damages_is_read_as_often(
     assert (read_bytes() - before) / size <= most
 
 
-def fill_with_transactions(directory: Path, *, byte: int = 100, value: int = 0xFF) -> int:
+def fill_with_transactions(directory: Path, *, byte: int = 100, value: int | None = 0xFF, bit: int = 0) -> int:
     """A log like that of `fill` whose transactions have eight batches of one of ten producers; its size in bytes.
 
-    The byte at this position of a batch in its middle gets this value.
+    The byte at this position of a batch in its middle gets this value, or this bit of it is flipped.
     """
     records = [build.record(value=b"v" * 1000) for _ in range(16)]
     directory.mkdir(parents=True)
     path, rng = directory / f"{0:020d}.log", random.Random(1)
     sequences, begun, offset = [0] * 10, [0] * 10, 0
     starts: list[int] = []
+    first = dict.fromkeys(range(10), 0)
+    index, aborted = bytearray(), bytearray()
     built = [
         bytearray(build.batch(records, producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True))
         for producer in range(10)
@@ -164,19 +171,32 @@ def fill_with_transactions(directory: Path, *, byte: int = 100, value: int = 0xF
             producer = rng.randrange(10)
             if begun[producer] == 8:
                 begun[producer] = 0
-                log.write(build.marker(rng.choice(("COMMIT", "ABORT")), base_offset=offset, producer_id=producer))
+                how = rng.choice(("COMMIT", "ABORT"))
+                if how == "ABORT":
+                    stable = min((first[other] for other in range(10) if begun[other]), default=offset + 1)
+                    aborted += struct.pack(">hqqqq", 0, producer, first[producer], offset, stable)
+                log.write(build.marker(how, base_offset=offset, producer_id=producer))
                 offset += 1
                 continue
+            if not begun[producer]:
+                first[producer] = offset
             begun[producer] += 1
             struct.pack_into(">i", built[producer], 53, sequences[producer])
             sequences[producer] += 16
             starts.append(log.tell())
+            if log.tell():
+                index += struct.pack(">ii", offset + 15, log.tell())
             struct.pack_into(">q", built[producer], 0, offset)
             log.write(build.reseal(bytes(built[producer])))
             offset += 16
     with path.open("r+b") as log:
-        log.seek(starts[len(starts) // 2] + byte)
-        log.write(bytes([value]))
+        at = starts[len(starts) // 2] + byte
+        log.seek(at)
+        log.write(bytes([os.pread(log.fileno(), 1, at)[0] ^ bit if value is None else value]))
+    path.with_suffix(".index").write_bytes(index)
+    path.with_suffix(".txnindex").write_bytes(aborted)
+    (directory.parent / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    (directory / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     return path.stat().st_size
 
 
@@ -185,6 +205,27 @@ def test_a_damaged_log_with_transactions_is_read_as_often(
     tmp_path: Path, run: Callable[[str], None], most: float
 ) -> None:
     size = fill_with_transactions(tmp_path / "logs" / "topic-0")
+    before = read_bytes()
+    run(str(tmp_path / "logs"))
+    assert (read_bytes() - before) / size <= most
+
+
+@pytest.mark.parametrize(
+    ("run", "byte", "bit", "most"),
+    [
+        (check, 2, 1, 1.6),
+        (plan_only, 2, 1, 2.0),
+        (run_truncate, 2, 1, 3.0),
+        (run_salvage, 2, 1, 4.0),
+        (plan_only, 7, 2, 2.0),
+    ],
+    ids=_name,
+)
+def test_a_wrong_offset_among_transactions_is_read_as_often(
+    tmp_path: Path, run: Callable[[str], None], byte: int, bit: int, most: float
+) -> None:
+    """The transactions are told apart by their base offsets, so that the scan shows what a broker makes of them."""
+    size = fill_with_transactions(tmp_path / "logs" / "topic-0", byte=byte, value=None, bit=bit)
     before = read_bytes()
     run(str(tmp_path / "logs"))
     assert (read_bytes() - before) / size <= most

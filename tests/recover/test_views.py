@@ -81,6 +81,12 @@ def test_a_log_with_wrong_headers_is_planned_as_if_it_was_read(tmp_path: Path, m
     assert seen > examples(60) // 2
 
 
+def test_a_log_with_transactions_and_a_wrong_offset_is_planned_as_if_it_was_read(tmp_path: Path) -> None:
+    for number in range(examples(60)):
+        files = wrong_headers.with_wrong_offset(random.Random(number))
+        check_plans(directories.write(tmp_path / str(number) / "topic-0", files), number)
+
+
 def test_the_logs_of_brokers_are_planned_as_if_they_were_read(tmp_path: Path) -> None:
     """Of each magic and codec, compacted ones too."""
     seen = 0

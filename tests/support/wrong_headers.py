@@ -26,9 +26,9 @@ def flipped(data: bytes, rng: random.Random) -> bytes:
     return bytes(log)
 
 
-def log_of(rng: random.Random) -> dict[int, bytes]:
+def log_of(rng: random.Random, kind: str | None = None) -> dict[int, bytes]:
     """One to three segments of batches of records or of messages, with and without transactions, by base offset."""
-    kind = rng.choice(("plain", "plain", "message", "transactions", "transactions"))
+    kind = kind or rng.choice(("plain", "plain", "message", "transactions", "transactions"))
     records, value = rng.choice((1, 1, 3)), bytes(rng.choice((10, 300, 900, 5000)))
     offset, epoch, now = rng.choice((0, 0, 1 << 33)), 0, 1_600_000_000_000
     sequences, begun = dict.fromkeys(range(3), 0), dict.fromkeys(range(3), 0)
@@ -77,6 +77,29 @@ def damaged_partition(rng: random.Random) -> directories.Files:
         data = files[name]
         assert isinstance(data, bytes)
         files[name] = flipped(data, rng)
+    return files
+
+
+def with_wrong_offset(rng: random.Random) -> directories.Files:
+    """A log with transactions where a bit of one or two base offsets is flipped, or the offset is another one there."""
+    files = directories.partition(log_of(rng, "transactions"))
+    if rng.random() < 0.3:
+        files = {name: data for name, data in files.items() if not name.endswith(".txnindex")}
+    if rng.random() < 0.2:
+        del files[rng.choice([name for name in files if not name.endswith(".log")])]
+    logs = [name for name in files if name.endswith(".log")]
+    for _ in range(rng.choice((1, 1, 1, 2))):
+        name = rng.choice(logs)
+        data = files[name]
+        assert isinstance(data, bytes)
+        batches, log = damage.batches(data), bytearray(data)
+        batch, other = rng.choice(batches), rng.choice(batches)
+        # A bit that is flipped, or the offset of another batch: so that transactions begin at one.
+        if rng.random() < 0.7:
+            log[batch.position + rng.choice((0, 2, 3, 5, 6, 7, 7, 7))] ^= 1 << rng.randrange(8)
+        else:
+            log[batch.position : batch.position + 8] = other.base_offset.to_bytes(8, signed=True)
+        files[name] = bytes(log)
     return files
 
 

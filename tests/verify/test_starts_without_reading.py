@@ -10,9 +10,12 @@ from pathlib import Path
 
 from kdump.broker.predict import directory_state, predict_start
 from kdump.broker.result import NEW, LoadResult
+from kdump.storage.discovery import discover
 from kdump.verify.report import Report
+from kdump.verify.scan import ScanOptions
+from kdump.verify.verify import verify_logs
 from support import directories, wrong_headers
-from support.expected_files import report_of
+from support.expected_files import NOW_MS, report_of
 from support.laws import examples
 
 
@@ -50,6 +53,20 @@ def test_a_start_is_what_it_is_where_the_log_is_read(tmp_path: Path) -> None:
         directory = directories.write(tmp_path / str(number) / "topic-0", wrong_headers.damaged_partition(rng))
         decided += is_decided(directory, number)
     assert decided > examples(150) // 20
+
+
+def test_transactions_begin_where_they_do_where_the_log_is_read(tmp_path: Path) -> None:
+    """A broker knows them by their first offsets, of which some are wrong. Only a scan for a recovery has a view."""
+    decided = 0
+    # In the first one the last batch of a segment reaches into the next one, where a transaction begins at its offset.
+    for number in (31645, *range(examples(250))):
+        rng = random.Random(number)
+        directory = directories.write(tmp_path / str(number) / "topic-0", wrong_headers.with_wrong_offset(rng))
+        decided += is_decided(directory, number)
+        (plain,) = verify_logs(discover([str(directory)]), ScanOptions(now_ms=NOW_MS))
+        if plain.outcome is not None:
+            check_start(plain, directory, number)
+    assert decided > examples(250) // 12
 
 
 def test_a_batch_with_an_unknown_magic_is_one_for_a_broker(tmp_path: Path) -> None:
