@@ -31,7 +31,7 @@ from kdump.replicas.comparison import (
 )
 from kdump.replicas.evidence import Evidence, RepairStep, evidence_of, fill_sources, fill_step, repair_steps, stale_copy
 from kdump.replicas.fingerprint.copy_sketch import NO_KEY, AsOf, FingerprintOptions, HashKey, sketch_copy
-from kdump.replicas.fingerprint.fingerprint_file import CopyFingerprint, load_copy
+from kdump.replicas.fingerprint.fingerprint_file import CopyFingerprint, load_copy, load_front
 from kdump.replicas.fingerprint.fingerprint_format import CopySketch
 from kdump.replicas.fingerprint.sketch_pair import SketchedCopy, compare_sketches
 from kdump.replicas.log_survey import LogSurvey, survey_log
@@ -326,12 +326,12 @@ def _compare(options: CompareOptions, task: _Copies) -> PartitionComparison | So
     copies = list(task.copies)
     try:
         known = [_CopySource(copy, options, task.surveys.get(copy.path)) for copy in copies] if len(copies) > 1 else []
+        pairs = tuple(
+            _compare_two(left, right, options, task.same.get((left.copy.path, right.copy.path)))
+            for left, right in combinations(known, 2)
+        )
     except SourceError as error:
         return error
-    pairs = tuple(
-        _compare_two(left, right, options, task.same.get((left.copy.path, right.copy.path)))
-        for left, right in combinations(known, 2)
-    )
     paths = tuple(copy.path for copy in copies)
     evidence = tuple(evidence_of(paths, pairs))
     extents = tuple(each.extent() for each in known)
@@ -348,7 +348,8 @@ class _CopySource:
         self, copy: Partition | CopyFingerprint, options: CompareOptions, survey: LogSurvey | None = None
     ) -> None:
         self.copy, self._options = copy, options
-        self._sketch = load_copy(copy) if isinstance(copy, CopyFingerprint) else None
+        self._sketch = load_front(copy) if isinstance(copy, CopyFingerprint) else None
+        self._whole: CopySketch | None = None
         if survey is None and isinstance(copy, Partition):
             survey = survey_log(copy, options.max_batch_bytes)
         self._survey = survey
@@ -367,8 +368,14 @@ class _CopySource:
             self._as_of.clear()
 
     def sketch(self, other: "_CopySource") -> SketchedCopy:
-        """What a fingerprint of the copy says; that of a log is made as of the end of the other copy."""
-        path, found = self.copy.path, self._sketch
+        """What a fingerprint of the copy says; that of a log is made as of the end of the other copy.
+
+        Of two with the same digest without the cells. Raises SourceError.
+        """
+        path, found, also = self.copy.path, self._sketch, other._sketch
+        is_same = found is not None and also is not None and found.digest == also.digest
+        if isinstance(self.copy, CopyFingerprint) and not is_same:
+            found = self._whole = self._whole or load_copy(self.copy)
         if found is None:
             assert isinstance(self.copy, Partition)
             assert other._sketch is not None

@@ -7,6 +7,7 @@ import json
 import random
 import socket
 import struct
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -25,6 +26,7 @@ from kdump.replicas.fingerprint.fingerprint_file import (
     CopyFingerprint,
     fingerprint_logs,
     load_copy,
+    load_front,
     read_fingerprint,
 )
 from kdump.replicas.fingerprint.fingerprint_format import parse_section, section_of
@@ -54,6 +56,7 @@ from support.command_runs import run_inside
 from support.laws import QUICK, SEED, examples
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+LOADS = (load_copy, load_front)
 
 
 def taken(broker: Path, file: Path, as_of: Sequence[CopyFingerprint] = (), **how: int) -> Path:
@@ -427,9 +430,8 @@ def judged(path: Path, other: Path) -> ReplicaComparison | SourceError:
 
 def test_a_file_that_was_cut_or_changed_is_refused(tmp_path: Path) -> None:
     one, other = copies(tmp_path, DIVERGENT["the marker was lost"][0])
-    good, changed = taken(one, tmp_path / "1.f"), tmp_path / "x.f"
-    whole = good.read_bytes()
-    choose = random.Random(SEED)
+    good, diverged, changed = taken(one, tmp_path / "1.f"), taken(other, tmp_path / "2.f"), tmp_path / "x.f"
+    whole, choose, of_cells = good.read_bytes(), random.Random(SEED), 0
     for _ in range(examples(300)):
         data = bytearray(whole)
         at = choose.randrange(len(data))
@@ -438,11 +440,57 @@ def test_a_file_that_was_cut_or_changed_is_refused(tmp_path: Path) -> None:
         else:
             data[at] ^= 1 << choose.randrange(8)
         changed.write_bytes(data)
-        result = judged(changed, good)
+        ran = run_inside(tmp_path, "verify", "x.f")
+        assert (ran.status, ran.problems.startswith("kdump: x.f: ")) == (3, True), at
+        result = judged(changed, diverged)
         assert isinstance(result, SourceError), at
         assert str(changed) in str(result)
         assert "TopicPartition" not in str(result)
-    assert not isinstance(judged(good, taken(other, changed)), SourceError)
+        result = judged(changed, good)
+        if not isinstance(result, SourceError):  # the cells of copies with one digest are not read
+            entry = known(changed)[0].entry
+            assert entry.position + entry.front_size <= at < entry.position + entry.size
+            assert result.verdict is AGREE
+            of_cells += 1
+    assert of_cells
+    assert not isinstance(judged(good, diverged), SourceError)
+
+
+def test_copies_with_one_digest_are_compared_without_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a third copy differs, of which the cells are read; a wrong digest is no answer."""
+    one, other = copies(tmp_path, DIVERGENT["the marker was lost"][0])
+    files = [taken(broker, tmp_path / f"{n}.f") for n, broker in enumerate((one, one, other, one))]
+    read, load = list[str](), load_copy
+    monkeypatch.setattr("kdump.replicas.compare.load_copy", lambda copy: (read.append(copy.file), load(copy))[1])
+    (result,) = compare_logs((), fingerprints=known(*files[:2]))
+    assert isinstance(result, PartitionComparison)
+    assert (result.verdict, read) == (AGREE, [])
+    (result,) = compare_logs((), fingerprints=known(*files))
+    assert isinstance(result, PartitionComparison)
+    assert Counter(each.verdict for each in result.pairs) == {AGREE: 3, DIVERGED: 3}
+    assert sorted(read) == sorted(map(str, files))  # each once
+    sections = [section_of(load(copy)) for copy in known(files[0], files[2])]
+    forged = bytearray(sections[1])
+    forged[76:92] = sections[0][76:92]
+    with pytest.raises(ValueError, match="its digest is not of its tables"):
+        parse_section(bytes(forged))
+
+
+@pytest.mark.laws
+def test_the_front_gives_the_answer_of_the_whole_section(tmp_path: Path) -> None:
+    """Of copies with the same digest; those of other digests differ in what the comparison looks at."""
+    same = 0
+    for trial in range(examples(60)):
+        choose = random.Random(100_000 * SEED + trial)
+        one, other = random_copies(tmp_path / str(trial), choose)
+        found = known(taken(one, tmp_path / "1.f"), taken(choose.choice([one, other]), tmp_path / "2.f"))
+        wholes, fronts = ([SketchedCopy("ab"[n], load(each)) for n, each in enumerate(found)] for load in LOADS)
+        tables = [(each.sketch.records, each.sketch.state) for each in wholes]
+        assert (wholes[0].sketch.digest == wholes[1].sketch.digest) is (tables[0] == tables[1]), trial
+        if tables[0] == tables[1]:
+            same += 1
+            assert compare_sketches(*fronts) == compare_sketches(*wholes), trial
+    assert same
 
 
 def test_verify_checks_a_fingerprint_and_other_commands_say_what_it_is(tmp_path: Path) -> None:
@@ -503,7 +551,7 @@ def test_another_version_says_which(tmp_path: Path) -> None:
     data = bytearray(file.read_bytes())
     data[8] = 9
     file.write_bytes(data)
-    with pytest.raises(SourceError, match="version 9; this kdump reads version 2 alone"):
+    with pytest.raises(SourceError, match="version 9; this kdump reads version 3 alone"):
         read_fingerprint(str(file))
 
 

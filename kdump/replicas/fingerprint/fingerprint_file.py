@@ -27,6 +27,7 @@ from kdump.replicas.fingerprint.fingerprint_format import (
     CopySketch,
     FingerprintHead,
     IndexEntry,
+    front_size_of,
     head_of,
     index_of,
     parse_head,
@@ -124,24 +125,33 @@ _reading = _Reading()
 
 def load_copy(copy: CopyFingerprint) -> CopySketch:
     """Read the section of a copy. Raises SourceError."""
+    return _load(copy, copy.entry.size, copy.entry.crc, is_front=False)
+
+
+def load_front(copy: CopyFingerprint) -> CopySketch:
+    """The same without its cells, which are most of it. Raises SourceError."""
+    return _load(copy, copy.entry.front_size, copy.entry.front_crc, is_front=True)
+
+
+def _load(copy: CopyFingerprint, size: int, crc: int, *, is_front: bool) -> CopySketch:
     topic, partition = copy.topic_partition
     name = f"{copy.file}: the section of {topic}-{partition} at byte {copy.entry.position}"
     if copy.stamp is not None:
-        data = _section(copy, _reading.object_of(copy))
+        data = _section(copy, size, _reading.object_of(copy))
     else:
         with open_source(copy.file) as source:
-            data = _section(copy, source)
-    if len(data) != copy.entry.size or crc32c(data) != copy.entry.crc:
+            data = _section(copy, size, source)
+    if len(data) != size or crc32c(data) != crc:
         raise SourceError(f"{name} is damaged")
     try:
-        return parse_section(data)
+        return parse_section(data, is_front=is_front)
     except ValueError as error:
         raise SourceError(f"{name} is damaged: {error}") from None
 
 
-def _section(copy: CopyFingerprint, source: InputFile) -> memoryview:
-    """The bytes of a section, fewer where the file has them not; until the next call. Raises SourceError."""
-    size = max(0, min(copy.entry.size, source.size - copy.entry.position))
+def _section(copy: CopyFingerprint, size: int, source: InputFile) -> memoryview:
+    """The first bytes of a section, fewer where the file has them not; until the next call. Raises SourceError."""
+    size = max(0, min(size, source.size - copy.entry.position))
     return _reading.section[: source.readinto(copy.entry.position, _reading.section[:size]) if size else 0]
 
 
@@ -292,7 +302,9 @@ def fingerprint_logs(
     for task, copy in engine.map(partial(_sketch, chosen), tasks):
         data, directory = section_of(copy), absolute(task.copy.path)
         topic_id = _id_bytes(topic_id_of(task.copy))
-        entries.append(IndexEntry(task.topic_partition, topic_id, directory, position, len(data), crc32c(data)))
+        front = data[: front_size_of(data)]
+        crcs = crc32c(data), len(front), crc32c(front)
+        entries.append(IndexEntry(task.topic_partition, topic_id, directory, position, len(data), *crcs))
         file.write(data)
         position += len(data)
         yield FingerprintedCopy(task.copy.path, copy.problem)

@@ -4,7 +4,7 @@ File: head, a section for each copy, index, trailer. A CRC-32C covers each of th
 
     head        offset  size
     magic            0     8  b"KDUMPFPR"
-    version          8     2  2
+    version          8     2  3
     host size       10     2
     CRC             12     4  of the head from byte 16 on
     time            16     8  milliseconds since the epoch
@@ -15,11 +15,13 @@ File: head, a section for each copy, index, trailer. A CRC-32C covers each of th
     position         0     8  of the section
     size             8     4
     CRC             12     4  of the section
-    topic id        16    16  zeros: not known
-    partition       32     4
-    topic size      36     2
-    directory size  38     2
-    topic, directory  40
+    front size      16     4  of all of the section that is before its cells
+    front CRC       20     4
+    topic id        24    16  zeros: not known
+    partition       40     4
+    topic size      44     2
+    directory size  46     2
+    topic, directory  48
 
     trailer
     position         0     8  of the index
@@ -43,20 +45,23 @@ File: head, a section for each copy, index, trailer. A CRC-32C covers each of th
     block bits      71     1  of the blocks of offsets that have tables of their own
     table bits      72     1
     state bits      73     1  of the tables of last records
-    counts          76    40  10 of 4 bytes: of what follows, in this order
+    digest          76    16  BLAKE2b of the bits, both cuts and both cells: copies with the same one are compared
+                              without their cells. All of these are sums of keyed hashes
+    counts          92    40  10 of 4 bytes: of what follows, in this order
     epochs                28 each: epoch 4, first offset 8, last offset 8, batches 8
     damage                16 each: the offset of the first record that is damaged, and the one after
     open                  16 each: producer id, first offset of a transaction that is open
     two epochs             8 each: the offset of a batch with which a transaction goes on with another producer epoch
     aborted               24 each: producer id, first offset, last offset of an aborted transaction
     cuts                  32 each: kdump.kernel.sketches
-    cells                 32 each: as many for each block
     state cuts            32 each: of the last records of keys
-    state cells           32 each
     later keys             8 each: the keys of records at or after `as of`, as sketches.LastRecords.with_tombstones has
                               them
+    cells                 32 each: as many for each block
+    state cells           32 each
 """
 
+import hashlib
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
@@ -70,20 +75,23 @@ from kdump.kernel.sketches import CELL_BYTES, CUT_BYTES, HASH_TABLES, are_cuts, 
 from kdump.log.ranges import OffsetRange
 from kdump.replicas.log_survey import KAFKA_07, OUT_OF_ORDER, UNREADABLE
 
-VERSION: Final = 2
+VERSION: Final = 3
 KEY_ID_BYTES: Final = 16
 _END_MAGIC: Final = b"RPFK"
 _HEAD: Final = struct.Struct("<8sHHIq16s")
-_ENTRY: Final = struct.Struct("<QII16siHH")
+_ENTRY: Final = struct.Struct("<QIIII16siHH")
 _TRAILER: Final = struct.Struct("<QIII4s")
-_SECTION: Final = struct.Struct("<8qiHBBBBxx10I")
+_SECTION: Final = struct.Struct("<8qiHBBBBxx16s10I")
 _EPOCH: Final = struct.Struct("<iqqq")
 _PAIR: Final = struct.Struct("<qq")
 _TRIPLE: Final = struct.Struct("<qqq")
 _SIZES: Final = (
     *(_EPOCH.size, _PAIR.size, _PAIR.size, 8, _TRIPLE.size),
-    *(CUT_BYTES, CELL_BYTES, CUT_BYTES, CELL_BYTES, 8),
+    *(CUT_BYTES, CUT_BYTES, 8),
+    *(CELL_BYTES, CELL_BYTES),
 )
+_FRONT_PARTS: Final = len(_SIZES) - 2
+DIGEST_BYTES: Final = 16
 _COMPACTED, _TRANSACTIONAL, _STATE, _LATER = 1, 2, 4, 8
 RECORDS: Final = "records"
 CHANGED: Final = "changed"
@@ -116,6 +124,8 @@ class IndexEntry(NamedTuple):
     position: int
     size: int
     crc: int
+    front_size: int
+    front_crc: int
 
 
 class Sketch(NamedTuple):
@@ -147,7 +157,8 @@ class CopySketch(NamedTuple):
     """What a fingerprint has of one copy, as of `as_of`; see LogSurvey.
 
     `state` is of the last decided record of each key. `later_keys` are those of records from `as_of` on,
-    `has_all_later_keys`: they are all. `aborted` are at most MOST_ABORTED of its transaction indexes.
+    `has_all_later_keys`: they are all. `aborted` are at most MOST_ABORTED of its transaction indexes. `digest` is of
+    the cuts and cells of both, empty where it was not read from a file; copies with the same one need no cells.
     """
 
     start_offset: int
@@ -171,6 +182,7 @@ class CopySketch(NamedTuple):
     state: Sketch | None = None
     later_keys: tuple[int, ...] = ()
     has_all_later_keys: bool = False
+    digest: bytes = b""
 
 
 # ---- a copy
@@ -184,13 +196,14 @@ def section_of(copy: CopySketch) -> bytes:
     marks = [-1 if each is None else each for each in (copy.high_watermark, copy.node_id)]
     counts = (
         *(len(copy.epochs), len(copy.damage), len(copy.open), len(copy.two_epochs), len(copy.aborted)),
-        *(len(copy.records.cuts) // CUT_BYTES, len(copy.records.cells) // CELL_BYTES),
-        *(len(state.cuts) // CUT_BYTES, len(state.cells) // CELL_BYTES, len(copy.later_keys)),
+        *(len(copy.records.cuts) // CUT_BYTES, len(state.cuts) // CUT_BYTES, len(copy.later_keys)),
+        *(len(copy.records.cells) // CELL_BYTES, len(state.cells) // CELL_BYTES),
     )
     head = _SECTION.pack(
         *(copy.start_offset, copy.log_end_offset, copy.as_of, marks[0], copy.reach),
         *(copy.keyed, copy.unkeyed, copy.undecided, marks[1], flags, PROBLEMS.index(copy.problem or "")),
-        *(copy.records.block_bits, copy.records.bits, state.bits, *counts),
+        *(copy.records.block_bits, copy.records.bits, state.bits),
+        *(_digest(copy.records, copy.state), *counts),
     )
     return b"".join(
         [
@@ -200,15 +213,31 @@ def section_of(copy: CopySketch) -> bytes:
             *(_PAIR.pack(*each) for each in copy.open),
             struct.pack(f"<{len(copy.two_epochs)}q", *copy.two_epochs),
             *(_TRIPLE.pack(each.producer_id, each.first_offset, each.last_offset) for each in copy.aborted),
-            *(copy.records.cuts, copy.records.cells, state.cuts, state.cells),
-            struct.pack(f"<{len(copy.later_keys)}Q", *copy.later_keys),
+            *(copy.records.cuts, state.cuts, struct.pack(f"<{len(copy.later_keys)}Q", *copy.later_keys)),
+            *(copy.records.cells, state.cells),
         ]
     )
 
 
-def parse_section(data: bytes | memoryview) -> CopySketch:
-    """The copy of a section. Raises ValueError with what is wrong."""
-    _check_size(data)
+def _digest(records: Sketch, state: Sketch | None) -> bytes:
+    """A digest of all that two copies can differ in, but for what the front of a section has."""
+    known = state or Sketch()
+    parts = records.cuts, records.cells, known.cuts, known.cells
+    sizes = struct.pack(
+        "<4B4I", state is not None, records.block_bits, records.bits, known.bits, *(len(each) for each in parts)
+    )
+    return hashlib.blake2b(b"".join((sizes, *parts)), digest_size=DIGEST_BYTES, person=b"kdump tables").digest()
+
+
+def front_size_of(section: bytes) -> int:
+    """How many bytes of a section are before its cells."""
+    counts: tuple[int, ...] = _SECTION.unpack_from(section)[-len(_SIZES) :]
+    return _SECTION.size + sum(count * size for count, size in zip(counts[:_FRONT_PARTS], _SIZES, strict=False))
+
+
+def parse_section(data: bytes | memoryview, *, is_front: bool = False) -> CopySketch:
+    """The copy of a section; of its front without the cells. Raises ValueError with what is wrong."""
+    _check_size(data, _FRONT_PARTS if is_front else len(_SIZES))
     (
         start,
         end,
@@ -224,18 +253,18 @@ def parse_section(data: bytes | memoryview) -> CopySketch:
         block_bits,
         bits,
         state_bits,
+        digest,
         *n,
     ) = _SECTION.unpack_from(data)
     if not (0 <= start <= as_of <= end and 0 <= reach and min(keyed, unkeyed, undecided) >= 0 and mark >= -1):
         raise ValueError("its offsets cannot be right")
     if problem >= len(PROBLEMS) or max(bits, state_bits) > MOST_BITS or block_bits > 62 or flags >> 4:
         raise ValueError("it has fields that cannot be right")
-    parts, at = list[bytes](), _SECTION.size
-    for count, size in zip(n, _SIZES, strict=True):
-        parts.append(bytes(data[at : at + count * size]))
-        at += count * size
-    records = _checked(Sketch(parts[5], parts[6], block_bits, bits), start, as_of)
-    state = _checked(Sketch(parts[7], parts[8], 62, state_bits), start, as_of) if flags & _STATE else None
+    parts = list(_parts_of(data, n))
+    records = _checked(Sketch(parts[5], parts[8], block_bits, bits), n[8], start, as_of)
+    state = _checked(Sketch(parts[6], parts[9], 62, state_bits), n[9], start, as_of) if flags & _STATE else None
+    if not is_front and _digest(records, state) != digest:
+        raise ValueError("its digest is not of its tables")
     epochs = tuple(EpochRun(*each) for each in _EPOCH.iter_unpack(parts[0]))
     damage = tuple(OffsetRange(*each) for each in _PAIR.iter_unpack(parts[1]))
     if any(each.first > each.last for each in epochs) or any(each.start >= each.stop for each in damage):
@@ -262,29 +291,37 @@ def parse_section(data: bytes | memoryview) -> CopySketch:
         undecided=undecided,
         records=records,
         state=state,
-        later_keys=struct.unpack(f"<{n[9]}Q", parts[9]),
+        later_keys=struct.unpack(f"<{n[7]}Q", parts[7]),
         has_all_later_keys=bool(flags & _LATER),
+        digest=digest,
     )
 
 
-def _check_size(data: bytes | memoryview) -> None:
-    """Raises ValueError where a section has not the size that its counts say."""
+def _parts_of(data: bytes | memoryview, counts: Sequence[int]) -> Iterator[bytes]:
+    """What follows the fields of a section, part by part; what it has not is empty."""
+    at = _SECTION.size
+    for count, size in zip(counts, _SIZES, strict=True):
+        yield bytes(data[at : at + count * size])
+        at += count * size
+
+
+def _check_size(data: bytes | memoryview, parts: int) -> None:
+    """Raises ValueError where the first parts of a section have not the size that its counts say."""
     if len(data) < _SECTION.size:
         raise ValueError("too short")
-    counts = _SECTION.unpack_from(data)[-len(_SIZES) :]
-    if _SECTION.size + sum(count * size for count, size in zip(counts, _SIZES, strict=True)) != len(data):
+    counts = _SECTION.unpack_from(data)[-len(_SIZES) :][:parts]
+    if _SECTION.size + sum(count * size for count, size in zip(counts, _SIZES[:parts], strict=True)) != len(data):
         raise ValueError("its counts do not fit its size")
 
 
-def _checked(sketch: Sketch, start: int, as_of: int) -> Sketch:
-    """The sketch, if it can be one of these offsets. Raises ValueError."""
-    if not sketch.cuts and not sketch.cells:
+def _checked(sketch: Sketch, cells: int, start: int, as_of: int) -> Sketch:
+    """The sketch, if it can be one of these offsets with so many cells. Raises ValueError."""
+    if not sketch.cuts and not cells:
         return sketch
     if not are_cuts(sketch.cuts, start, as_of):
         raise ValueError("its sums are not of its offsets")
     blocks = ((as_of - 1) >> sketch.block_bits) - (start >> sketch.block_bits) + 1
-    size = (HASH_TABLES << sketch.bits) * CELL_BYTES
-    if blocks > MOST_BLOCKS or len(sketch.cells) != blocks * size:
+    if blocks > MOST_BLOCKS or cells != blocks * (HASH_TABLES << sketch.bits):
         raise ValueError("its tables are not of its offsets")
     return sketch
 
@@ -308,7 +345,8 @@ def index_of(entries: Sequence[IndexEntry], position: int) -> bytes:
         )
         partition = each.topic_partition.partition
         sizes = len(topic), len(directory)
-        parts += [_ENTRY.pack(each.position, each.size, each.crc, each.topic_id, partition, *sizes), topic, directory]
+        crcs = each.crc, each.front_size, each.front_crc
+        parts += [_ENTRY.pack(each.position, each.size, *crcs, each.topic_id, partition, *sizes), topic, directory]
     index = b"".join(parts)
     trailer = struct.pack("<QII", position, len(index), len(entries))
     return index + trailer + struct.pack("<I4s", crc32c(index + trailer), _END_MAGIC)
@@ -355,7 +393,7 @@ def parse_index(path: str, index: bytes, trailer: bytes, entries: int) -> Iterat
     for _ in range(entries):
         if len(index) - at < _ENTRY.size:
             raise damaged
-        position, size, crc, topic_id, partition, *sizes = _ENTRY.unpack_from(index, at)
+        position, size, crc, front_size, front_crc, topic_id, partition, *sizes = _ENTRY.unpack_from(index, at)
         at += _ENTRY.size
         texts = list[str]()
         for length in sizes:
@@ -363,8 +401,9 @@ def parse_index(path: str, index: bytes, trailer: bytes, entries: int) -> Iterat
                 raise damaged
             texts.append(index[at : at + length].decode("utf-8", "surrogateescape"))
             at += length
-        if partition < 0 or size > MOST_SECTION_BYTES or not texts[0]:
+        if partition < 0 or not front_size <= size <= MOST_SECTION_BYTES or not texts[0]:
             raise damaged
-        yield IndexEntry(TopicPartition(texts[0], partition), topic_id, texts[1], position, size, crc)
+        of, crcs = TopicPartition(texts[0], partition), (crc, front_size, front_crc)
+        yield IndexEntry(of, topic_id, texts[1], position, size, *crcs)
     if at != len(index):
         raise damaged
