@@ -378,8 +378,8 @@ class _CopySource:
             found = self._whole = self._whole or load_copy(self.copy)
         if found is None:
             assert isinstance(self.copy, Partition)
-            assert other._sketch is not None
-            as_of = AsOf(other._sketch.start_offset, other._sketch.as_of, other._sketch.state is not None)
+            assert also is not None
+            as_of = AsOf(also.start_offset, also.as_of, also.state is not None, also.compacted)
             if as_of not in self._as_of:
                 options = self._options
                 how = FingerprintOptions(options.max_batch_bytes, options.most_keys, options.hash_key or NO_KEY)

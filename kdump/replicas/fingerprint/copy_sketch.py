@@ -85,12 +85,14 @@ class FingerprintOptions(NamedTuple):
 class AsOf(NamedTuple):
     """The offsets [start_offset, end_offset) of a copy that are looked at.
 
-    `with_state`: with the last records of its keys in any case.
+    `with_state`: with the last records of its keys in any case. `compacted`: a log cleaner goes over another copy, so
+    that offsets that are missing hold no marker.
     """
 
     start_offset: int
     end_offset: int
     with_state: bool = False
+    compacted: bool = False
 
 
 def sketch_copy(partition: Partition, options: FingerprintOptions, as_of: AsOf | None = None) -> CopySketch:
@@ -249,6 +251,7 @@ class _CopyPass:
             self._start = max(self._start, min(as_of.start_offset, end))
         self._stop = end if as_of is None else max(self._start, min(as_of.end_offset, end))
         self._has_state = survey.compacted or (as_of is not None and as_of.with_state)
+        self._compacted = survey.compacted or (as_of is not None and as_of.compacted)
         self._outcomes: Outcomes | None = None
         fits = feed is not None and (feed.is_whole, feed.start, feed.with_state) == (True, self._start, self._has_state)
         self._feed = feed if fits and not survey.transactional else None
@@ -261,7 +264,7 @@ class _CopyPass:
             return copy._replace(problem=LIMIT)
         if survey.transactional:
             slices = survey.slices(survey.start_offset, self._stop, limit)
-            self._outcomes = Outcomes(survey, slices, limit, compacted=self._has_state)
+            self._outcomes = Outcomes(survey, slices, limit, compacted=self._compacted)
             opened = sorted(self._outcomes.open.items())
             twice = tuple(sorted(self._outcomes.two_epochs))
             if len(opened) > _MOST_OPEN:

@@ -252,13 +252,14 @@ def common_ends(copies: Iterable[CopyFingerprint]) -> Ends:
 
 
 def _common_offsets(copies: list[SketchedCopy]) -> AsOf:
-    ends, has_state = [each.sketch.log_end_offset for each in copies], any(each.compacted for each in copies)
+    ends, compacted = [each.sketch.log_end_offset for each in copies], any(each.compacted for each in copies)
+    has_state = compacted
     for one, other in combinations(copies, 2):
         fork = fork_of(one.epochs, other.epochs)
         ends += [] if fork is None else [fork]
         has_state = has_state or NO_STATE in compare_sketches(one, other).because
     start = max(each.start_offset for each in copies)
-    return AsOf(min(start, *ends), min(ends), has_state)
+    return AsOf(min(start, *ends), min(ends), has_state, compacted)
 
 
 class _Task(NamedTuple):

@@ -123,7 +123,10 @@ class _SketchPair(CopyPair):
         covered = self._judge_ranges(rest)
         lacks = bool(self._missing[0].count or self._missing[1].count)
         if left.transactional or right.transactional:
-            if self._is_same_end:
+            if self._compacted and (left.state is None or right.state is None):
+                # Its transactions end at offsets that are missing, which hold no marker where a log cleaner goes.
+                self._reasons[NO_STATE] = None
+            elif self._is_same_end:
                 self._compare_open(dict(left.open), dict(right.open), {*left.two_epochs}, {*right.two_epochs})
             elif self._compacted or entries or not covered:
                 # Logs with the same records have the same open transactions.
