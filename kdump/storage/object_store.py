@@ -373,9 +373,13 @@ class _Lister:
             return []
         below = [str(info["name"]) for info in first if info["type"] == "directory"]
         topics = {None if (of := topic_partition_of(name)) is None else of.topic for name in below}
-        if len(below) < max(len(first), 2) or len(topics) > 1:  # broker-1 and broker-2 could be partitions, too
+        if len(below) < max(len(first), 2) or len(topics) > 1 or (None not in topics and self._has_files(below[0])):
             return self._flat(place)
         return [*first, *(info for found in _by_threads(self._flat, below) for info in found)]
+
+    def _has_files(self, place: str) -> bool:
+        """Whether files lie in a directory, as in broker-1 if it is a topic-partition and not a broker's."""
+        return any(info["type"] != "directory" for info in self.inside(place))
 
     def _flat(self, place: str) -> list[ObjectInfo]:
         find = partial(self._system.find, place, withdirs=True, detail=True)
