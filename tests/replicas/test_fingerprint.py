@@ -210,7 +210,8 @@ def random_copies(place: Path, choose: random.Random) -> tuple[Path, Path]:
 @pytest.mark.laws
 def test_any_two_copies_get_the_verdict_of_the_disks_or_are_undecided(tmp_path: Path) -> None:
     # Where offsets are missing, a fingerprint of a copy that was not cleaned itself took transactions for ended.
-    for trial in (2_078_400_008, 2_078_500_014, *range(100_000 * SEED, 100_000 * SEED + examples(100))):
+    of_the_day = range(100_000 * SEED, 100_000 * SEED + examples(100))
+    for trial in sorted({2_078_400_008, 2_078_500_014, *of_the_day}):
         choose = random.Random(trial)
         place = tmp_path / str(trial)
         one, other = random_copies(place, choose)
