@@ -116,7 +116,8 @@ class Found(NamedTuple):
 def compared(paths: Sequence[Path], *options: str | Path) -> Found:
     """By topic: the pairs, and the codes of findings."""
     found = Found({}, {})
-    for line in lines_of("verify", "--compare", "--show-keys", *options, *paths):
+    show = [] if all(path.is_file() for path in paths) else ["--show-keys"]  # fingerprints have no keys
+    for line in lines_of("verify", "--compare", *show, *options, *paths):
         if line["type"] == "comparison":
             found.pairs.setdefault(line["topic"], []).append(line)
         elif line["type"] == "finding":
