@@ -133,11 +133,19 @@ class LogBatches:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the offsets of each batch are above those of the batch before it."""
+        """Whether the offsets of each batch are above those of the batch before it, and not below the name of its file."""
         if not len(self):
             return True
         above = all(map(lt, self.last, islice(self.first, 1, None)))
-        return above and self.first[0] >= 0 and all(map(le, self.first, self.last))
+        above = above and self.first[0] >= 0 and all(map(le, self.first, self.last))
+        return above and all(self.first[start] >= (self.logs[file].base_offset or 0) for file, start in self._files())
+
+    def _files(self) -> Iterator[tuple[int, int]]:
+        """The files with batches, each with the number of its first one."""
+        start = 0
+        while start < len(self):
+            yield self.file[start], start
+            start = bisect_right(self.file, self.file[start], start)
 
     def breaks_between(self, start: int, stop: int) -> list[int]:
         """The breaks in [start, stop)."""

@@ -62,6 +62,12 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
         Case("compacted/later-0", "offset-below-base", True, 2, False, "spark", 45, is_cleaned=True),
         Case("compacted/later-0", "offset-below-base", True, 1, False, "spark", 256, is_cleaned=True),
         Case("compacted/later-0", "offset-below-base", True, 2, False, "spark", 401, is_cleaned=True),
+        *(
+            Case("compacted/later-0", "offset-below-base", True, 1, False, output, 30, is_cleaned=True)
+            for output in ("spark", "arrow", "log", "arrow-reader")
+        ),
+        Case("compacted/later-0", "offset-below-base", False, 2, False, "spark", 68, is_cleaned=True),
+        Case("compacted/later-0", "offset-below-base", False, 1, False, "spark", 102),
         Case("compacted/later-0", "swapped-batches", False, 1, False, "log", 7144),
         Case("compacted/later-0", "swapped-batches", True, 2, False, "log", 7144, is_cleaned=True),
     ],

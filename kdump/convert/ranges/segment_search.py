@@ -172,8 +172,8 @@ class SegmentSearch:
         return in_order and reader.next_offset(log.size) > found.last_offset
 
     def _begins_right(self, log: LogFile) -> bool:
-        first = self.reader(log).first_batch(0, log.size)
-        return first is None or first.last_offset >= (log.base_offset or 0)
+        first, base = self.reader(log).first_batch(0, log.size), log.base_offset or 0
+        return first is None or (first.last_offset >= base and not NO_VALUE < first.base_offset < base)
 
     def _ends_below(self, log: LogFile, base_offset: int) -> bool:
         return self.reader(log).next_offset(log.size) <= base_offset
