@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kdump.format.naming import INDEX_SUFFIXES, SEGMENT_SUFFIXES, number_of
-from kdump.recover.log_outline import ValidBatches
-from kdump.recover.plan import Action, FileContent
+from kdump.recover.plan import Action, FileContent, GivenUp
 from kdump.recover.plan_builder import PlanBuilder, Segments
 from kdump.storage.pieces import Piece
 from kdump.verify.reaction import TRUNCATION_CODES
@@ -179,7 +178,7 @@ _LOG_START = "checkpoint/log-start"
 """Segments that go without a finding about them end before the log start offset."""
 
 
-def _with_batches(action: Action, removed: ValidBatches | None) -> Action:
+def _with_batches(action: Action, removed: GivenUp | None) -> Action:
     if removed is None:
         return action
     return action._replace(

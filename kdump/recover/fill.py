@@ -14,9 +14,8 @@ from kdump.format.naming import INDEX_SUFFIXES, TopicPartition, segment_file_nam
 from kdump.log.ranges import UNKNOWN_END, OffsetRange, united, without
 from kdump.recover.broker_start import complete_start, loadable, plan_indexes, plan_segments
 from kdump.recover.loadable_log import LogView
-from kdump.recover.log_outline import ValidBatches
 from kdump.recover.losses import loss_without_plan
-from kdump.recover.plan import Lost, Plan
+from kdump.recover.plan import GivenUp, Lost, Plan
 from kdump.recover.plan_builder import PlanBuilder
 from kdump.recover.plan_input import PlanInput, unchanged
 from kdump.recover.rebuild_cache import RebuildBudget
@@ -109,9 +108,9 @@ def _piece(each: FillSlice) -> Piece:
     return Piece(os.path.basename(log.path) if each.own else log.path, each.slice.start, each.slice.stop)
 
 
-def _batches_of(piece: Piece, each: FillSlice) -> ValidBatches:
+def _batches_of(piece: Piece, each: FillSlice) -> GivenUp:
     first, stop = each.offsets
-    return ValidBatches(piece, each.batches, each.records, piece.stop - piece.start, ((first, stop - 1),))
+    return GivenUp(each.batches, each.records, piece.stop - piece.start, ((first, stop - 1),))
 
 
 # ---- the segments

@@ -3,7 +3,7 @@
 The file is read from its start, so that a frame counts as a batch of the log exactly where verify counts it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kdump.broker.file_records import (
@@ -25,6 +25,7 @@ from kdump.log.damage import Damage
 from kdump.log.ranges import OffsetRange
 from kdump.log.segment_batches import FileItem, file_items, items_of_view
 from kdump.log.segment_view import SegmentView, Stretch
+from kdump.recover.plan import GivenUp
 from kdump.storage.partition import LogFile
 from kdump.storage.pieces import Piece
 from kdump.storage.source import InputFile, reader_of
@@ -38,31 +39,6 @@ class OutlineItem(NamedTuple):
     removed: bool = False
 
 
-class ValidBatches(NamedTuple):
-    """What a range of a log file holds. `offsets` are the ranges of the offsets of its valid batches.
-
-    A batch counts as well of which nothing shows whether it is of the log (kdump.storage.walk.ForeignBatch).
-    """
-
-    piece: Piece
-    batches: int = 0
-    records: int | None = 0
-    bytes: int = 0
-    offsets: tuple[tuple[int, int], ...] = ()
-    first_timestamp: int = -1
-    max_timestamp: int = -1
-    producers: frozenset[int] = frozenset()
-    transactions: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def first_offset(self) -> int | None:
-        return min((first for first, _ in self.offsets), default=None)
-
-    @property
-    def last_offset(self) -> int | None:
-        return max((last for _, last in self.offsets), default=None)
-
-
 class LogOutline(NamedTuple):
     """One log file: `items` in the order of the file, and what each of the ranges holds that a plan removes.
 
@@ -72,7 +48,7 @@ class LogOutline(NamedTuple):
 
     log: LogFile
     items: tuple[OutlineItem, ...]
-    removed: tuple[ValidBatches, ...] = ()
+    removed: Mapping[Piece, GivenUp] = {}
     unsearched: int | None = None
 
 
@@ -89,7 +65,9 @@ def read_outline(
         if view is None or not reader.read(items_of_view(view, source, log.base_offset)):
             reader = _OutlineReader(log, source, removed, compacted=compacted)
             reader.read(file_items(log, source, log.base_offset, max_batch_bytes))
-    return LogOutline(log, tuple(reader.items), tuple(total.result() for total in reader.totals), reader.unsearched)
+    return LogOutline(
+        log, tuple(reader.items), {total.piece: total.result() for total in reader.totals}, reader.unsearched
+    )
 
 
 def outline_of(log: LogFile, view: SegmentView, removed: Sequence[Piece], *, compacted: bool) -> LogOutline | None:
@@ -122,8 +100,8 @@ def outline_of(log: LogFile, view: SegmentView, removed: Sequence[Piece], *, com
         after_batch = True
         for piece in own[:1]:
             within[piece].append(item)
-    totals = [batches_of(piece, stretches, compacted=compacted) for piece, stretches in within.items()]
-    return LogOutline(log, tuple(items), tuple(total for total in totals if total is not None))
+    totals = {piece: batches_of(piece, stretches, compacted=compacted) for piece, stretches in within.items()}
+    return LogOutline(log, tuple(items), {piece: total for piece, total in totals.items() if total is not None})
 
 
 def _continues(before: OffsetRange | Damage, run: OffsetRange, *, compacted: bool) -> bool:
@@ -132,11 +110,11 @@ def _continues(before: OffsetRange | Damage, run: OffsetRange, *, compacted: boo
     return isinstance(before, OffsetRange) and (run.start == stop or (compacted and run.start >= stop))
 
 
-def batches_of(piece: Piece, stretches: Sequence[Stretch], *, compacted: bool = False) -> "ValidBatches | None":
+def batches_of(piece: Piece, stretches: Sequence[Stretch], *, compacted: bool = False) -> GivenUp | None:
     """What a range holds that consists of these stretches and of damage; None where their states do not say all."""
     states = [stretch.state for stretch in stretches if stretch.state.batches]
     if not states:
-        return ValidBatches(piece)
+        return GivenUp()
     if any(state.unopened or not state.first_spans for state in states):
         return None
     largest = max(state.max_timestamp for state in states)
@@ -152,15 +130,14 @@ def batches_of(piece: Piece, stretches: Sequence[Stretch], *, compacted: bool = 
             return None
     if control_batches != sum(state.control for state in states):
         return None
-    return ValidBatches(
-        piece,
+    return GivenUp(
         sum(state.batches for state in states),
         sum(state.records for state in states),
         sum(state.valid_bytes for state in states),
         tuple(_offsets_of(stretches, compacted=compacted)),
         states[0].first_timestamp,
         largest,
-        frozenset(transactions.producer_ids()),
+        tuple(sorted(transactions.producer_ids())),
         tuple(transactions.begins()),
     )
 
@@ -218,16 +195,15 @@ class _BatchTotals:
         if batch.producer_id >= 0:
             self._transactions.add(_event_of(batch, first).packed())
 
-    def result(self) -> ValidBatches:
-        return ValidBatches(
-            self.piece,
+    def result(self) -> GivenUp:
+        return GivenUp(
             self._batches,
             self._records,
             self._bytes,
             tuple(self._offsets),
             self._first_timestamp,
             self._max_timestamp,
-            frozenset(self._transactions.producer_ids()),
+            tuple(sorted(self._transactions.producer_ids())),
             tuple(self._transactions.begins()),
         )
 
@@ -285,9 +261,7 @@ class _OutlineReader:
             # The offset of a message is its position, and all its bytes count.
             start = (self._log.base_offset or 0) + batch.position
             run = OffsetRange(start, start + batch.size)
-        joined = previous is not None and (
-            run.start == previous.stop or (self._compacted and run.start >= previous.stop)
-        )
+        joined = previous is not None and _continues(previous, run, compacted=self._compacted)
         removed = total is not None
         if previous is not None and joined and items[-1].removed == removed:
             items[-1] = OutlineItem(OffsetRange(previous.start, run.stop), removed)

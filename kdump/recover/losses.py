@@ -13,7 +13,6 @@ from kdump.recover.damaged_offsets import damaged_offsets
 from kdump.recover.log_outline import (
     LogOutline,
     OutlineItem,
-    ValidBatches,
     batches_of,
     outline_of,
     read_outline,
@@ -42,7 +41,7 @@ class RangeReader:
 
     def __init__(self, given: PlanInput) -> None:
         self._given = given
-        self._known: dict[Piece, ValidBatches] = {}
+        self._known: dict[Piece, GivenUp] = {}
         self._outlines: dict[str, LogOutline] = {}
 
     def outline(self, name: str, removed: Sequence[Piece] = ()) -> LogOutline:
@@ -59,7 +58,7 @@ class RangeReader:
             if outline is None:
                 outline = read_outline(log, removed, given.options.max_batch_bytes, compacted=joins, view=view)
             self._outlines[name] = outline
-            self._known.update((batches.piece, batches) for batches in outline.removed)
+            self._known.update(outline.removed)
         return self._outlines[name]
 
     def is_outlined(self, name: str) -> bool:
@@ -67,13 +66,13 @@ class RangeReader:
         given = self._given
         return any(one.code in _OUTLINED for one in given.findings_of(name))
 
-    def within(self, piece: Piece) -> ValidBatches:
+    def within(self, piece: Piece) -> GivenUp:
         """What a range holds. Raises SourceError."""
         if piece not in self._known:
             self._known[piece] = self._of_view(piece) or self._scan(piece)
         return self._known[piece]
 
-    def known(self, piece: Piece) -> ValidBatches | None:
+    def known(self, piece: Piece) -> GivenUp | None:
         """What a range holds, where it was read."""
         return self._known.get(piece)
 
@@ -85,7 +84,7 @@ class RangeReader:
         path = os.path.join(given.directory, name)
         return LogFile(path, kind_of(name) or Kind.LOG, number_of(name), False, given.sizes[name])
 
-    def _of_view(self, piece: Piece) -> ValidBatches | None:
+    def _of_view(self, piece: Piece) -> GivenUp | None:
         """What a stretch of a file without damage holds, as verify's scan showed it."""
         view = self._given.report.views.get(piece.name)
         if view is None or view.damages or not view.says_offsets or view.is_out_of_order:
@@ -94,11 +93,11 @@ class RangeReader:
         if not stretches or (stretches[0].start, stretches[-1].stop) != piece[1:]:
             return None
         found = batches_of(piece, stretches)
-        if found is None or not found.batches:
+        if found is None or not found.offsets:
             return found
         return found._replace(offsets=((found.offsets[0][0], found.offsets[-1][1]),))
 
-    def _scan(self, piece: Piece) -> ValidBatches:
+    def _scan(self, piece: Piece) -> GivenUp:
         """What verify finds in a range of a file without damage. A batch begins at the start of the range."""
         log = self._log(piece.name)._replace(active=False)
         stop = None if piece.stop >= log.size else piece.stop
@@ -106,34 +105,33 @@ class RangeReader:
         summary = scan(ScanTask(SegmentRange(Segment(log), piece.start, stop), options), _AFRESH)
         seen = summary.state
         if seen is None or not seen.batches:
-            return ValidBatches(piece)
+            return GivenUp()
         if not seen.first_spans or any(code in _OUTLINED for code, _ in summary.counts):
             # A wrapper message has to be opened. Verify reports nothing of a file with another suffix.
-            return read_outline(log, [piece], options.max_batch_bytes, compacted=False).removed[0]
+            return read_outline(log, [piece], options.max_batch_bytes, compacted=False).removed[piece]
         transactions = Transactions(listed=True, gaps=False, idempotent=True)
         for events in summary.events:
             transactions.add(events)
-        return ValidBatches(
-            piece,
+        return GivenUp(
             seen.batches,
             None if seen.unopened else seen.records,
             seen.valid_bytes,
             ((seen.first_offset, seen.last_offset),),
             seen.first_timestamp,
             seen.max_timestamp,
-            frozenset(transactions.producer_ids()),
+            tuple(sorted(transactions.producer_ids())),
             tuple(transactions.begins()),
         )
 
 
 def loss_of_plan(given: PlanInput, ranges: RangeReader, removed: Mapping[str, Sequence[Piece]]) -> Lost:
     """What is lost where a plan removes these ranges, by the names of the files. Raises SourceError."""
-    removed_batches: list[ValidBatches] = []
+    removed_batches: list[GivenUp] = []
     unknown = False
     for name, pieces in removed.items():
         if ranges.is_outlined(name):
             outline = ranges.outline(name, pieces)
-            removed_batches += outline.removed
+            removed_batches += outline.removed.values()
             unknown |= any(outline.unsearched is not None and piece.stop > outline.unsearched for piece in pieces)
         else:
             removed_batches += map(ranges.within, pieces)
@@ -150,17 +148,17 @@ def loss_without_plan(given: PlanInput) -> Lost:
     return loss_of_plan(given, RangeReader(given), {})
 
 
-def _sum(removed_batches: Sequence[ValidBatches]) -> GivenUp:
+def _sum(removed_batches: Sequence[GivenUp]) -> GivenUp:
     some = sorted((one for one in removed_batches if one.batches), key=lambda one: one.first_offset or 0)
     records = [one.records for one in some]
     return GivenUp(
-        sum(one.batches for one in some),
+        sum(one.batches or 0 for one in some),
         None if None in records else sum(count or 0 for count in records),
-        sum(one.bytes for one in some),
-        _joined(offsets for one in some for offsets in one.offsets),
+        sum(one.bytes or 0 for one in some),
+        _joined(offsets for one in some for offsets in one.offsets or ()),
         some[0].first_timestamp if some else -1,
         max((one.max_timestamp for one in some), default=-1),
-        tuple(sorted(frozenset().union(*(one.producers for one in some)))),
+        tuple(sorted({producer for one in some for producer in one.producers})),
         tuple(dict.fromkeys(transaction for one in some for transaction in one.transactions)),
     )
 

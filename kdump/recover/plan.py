@@ -79,10 +79,12 @@ class FileContent(NamedTuple):
 class GivenUp(NamedTuple):
     """The valid batches that a plan removes: their records, their bytes, and ranges of their offsets (first, last).
 
-    `records` is None where wrapper messages were not opened. The timestamps are in milliseconds, that of the first
-    batch and the largest of all; -1 without one. `producers` are the ids of those that wrote the batches,
-    `transactions`, as (producer id, first offset), those whose records or marker are among them. `batches`, `records`,
-    `bytes` and `offsets` are None where the plan removes bytes that were not searched for batches.
+    It counts those of a whole plan, and those of a range of a file. A batch counts as well of which nothing shows
+    whether it is of the log (kdump.storage.walk.ForeignBatch). `records` is None where wrapper messages were not
+    opened. The timestamps are in milliseconds, that of the first batch and the largest of all; -1 without one.
+    `producers` are the ids of those that wrote the batches, `transactions`, as (producer id, first offset), those whose
+    records or marker are among them. `batches`, `records`, `bytes` and `offsets` are None where the plan removes bytes
+    that were not searched for batches.
     """
 
     batches: int | None = 0
@@ -93,6 +95,16 @@ class GivenUp(NamedTuple):
     max_timestamp: int = -1
     producers: tuple[int, ...] = ()
     transactions: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def first_offset(self) -> int | None:
+        """The lowest offset of them, None without one."""
+        return min((first for first, _ in self.offsets or ()), default=None)
+
+    @property
+    def last_offset(self) -> int | None:
+        """The highest offset of them, None without one."""
+        return max((last for _, last in self.offsets or ()), default=None)
 
 
 class Damaged(NamedTuple):

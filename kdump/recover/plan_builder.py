@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.format.naming import number_of, segment_file_name
-from kdump.recover.log_outline import ValidBatches
 from kdump.recover.losses import RangeReader
-from kdump.recover.plan import FileContent
+from kdump.recover.plan import FileContent, GivenUp
 from kdump.recover.plan_input import PlanInput
 from kdump.recover.rebuild_cache import RebuildBudget, RebuildRecorder
 from kdump.storage.pieces import Piece
@@ -28,7 +27,7 @@ class PlanBuilder:
         self.after: dict[str, FileContent | None] = {}
         self.reasons: dict[str, str] = {}
         self.gap_codes: dict[Piece, str] = {}
-        self.fills: Mapping[Piece, ValidBatches] = {}
+        self.fills: Mapping[Piece, GivenUp] = {}
         self.ranges = RangeReader(given)
         self.recorder = RebuildRecorder(budget)
 

@@ -230,7 +230,7 @@ def test_lost_offsets_that_go_back_are_reported_from_the_lowest_to_the_highest(t
     log.write_bytes(b"".join(build.batch([build.record(b"k", b"v")], base_offset=offset) for offset in offsets))
     size = log.stat().st_size
     file = LogFile(str(log), Kind.LOG, 0, True, size)
-    (outlined,) = read_outline(file, [Piece(log.name, 0, size)], 1 << 30, compacted=False).removed
+    (outlined,) = read_outline(file, [Piece(log.name, 0, size)], 1 << 30, compacted=False).removed.values()
     assert (outlined.batches, outlined.first_offset, outlined.last_offset) == (3, 1, 3)
 
 

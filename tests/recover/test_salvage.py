@@ -23,8 +23,7 @@ from kdump.log.segment_batches import BatchSpan, SegmentBatches
 from kdump.recover.plan import SALVAGE, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.planner import plan_recovery
 from kdump.recover.recover import recover_logs
-from kdump.recover.salvage.conflicts import conflict_sentence
-from kdump.recover.salvage.plan import undecided_sentence
+from kdump.recover.salvage.plan import conflict_sentence, undecided_sentence
 from kdump.recover.salvage.result import SalvageResult
 from kdump.storage.discovery import discover
 from kdump.storage.partition import LogFile, Segment
@@ -253,7 +252,7 @@ def test_a_sound_partition_stays_as_it_is() -> None:
             PlannedSegment(int(name[:20]), (Piece(name, 0, len(data)),) if data else (), True, False)
             for name, data in logs.items()
         ]
-        assert found._replace(right_indexes=(), valid_segments={}) == SalvageResult(tuple(whole)), place
+        assert found._replace(names=(), right_indexes=(), valid_segments={}) == SalvageResult(tuple(whole)), place
         runs += 1
     assert runs > 100
 
@@ -306,7 +305,7 @@ def test_an_offset_that_lies_costs_one_batch(tmp_path: Path, offset: int) -> Non
     assert offsets(after) == [[*range(5), *range(6, 26)]]
     (clash,) = found.conflicts
     assert clash.dropped.batches == 1
-    assert (clash.dropped.first_offset, clash.dropped.start) == (offset, 5 * ONE)
+    assert (clash.dropped.first, clash.dropped.start) == (offset, 5 * ONE)
     assert [piece.stop - piece.start for piece in found.dropped] == [ONE]
 
 
@@ -335,7 +334,7 @@ def test_of_two_runs_the_one_of_the_higher_leader_epoch_stays(tmp_path: Path) ->
     assert [own.epoch for own in valid(after)] == [1] * 12 + [2] * 3
     (clash,) = found.conflicts
     assert (clash.by, clash.kept.first_epoch, clash.dropped.first_epoch) == ("epoch", 2, 1)
-    assert (clash.dropped.first_offset, clash.dropped.last_offset, clash.dropped.batches) == (12, 19, 8)
+    assert (clash.dropped.first, clash.dropped.last, clash.dropped.batches) == (12, 19, 8)
 
 
 def test_an_old_copy_after_the_log_goes(tmp_path: Path) -> None:
@@ -402,9 +401,9 @@ def test_of_as_many_those_stay_that_the_companions_agree_with(tmp_path: Path) ->
         stays = 200 if what in ("nothing", "damaged ones") else 150
         assert offsets(results(directory, found))[0] == [0, stays], what
         assert clash.by == ("position" if stays == 200 else "support"), what
-        assert {clash.kept.first_offset, clash.dropped.first_offset} == {150, 200}
-        assert "offsets 150-150" in conflict_sentence(clash)
-        assert "offsets 200-200" in conflict_sentence(clash)
+        assert {clash.kept.first, clash.dropped.first} == {150, 200}
+        assert "offsets 150-150" in conflict_sentence(clash, found.names)
+        assert "offsets 200-200" in conflict_sentence(clash, found.names)
 
 
 def test_one_batch_of_a_higher_leader_epoch_at_the_end_does_not_replace_many(tmp_path: Path) -> None:

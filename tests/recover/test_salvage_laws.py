@@ -13,15 +13,15 @@ import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from kdump.log.disputes import OffsetRun
 from kdump.recover.plan import SALVAGE, TRUNCATE, Action, RecoverOptions
-from kdump.recover.salvage.conflicts import BatchRange
 from kdump.recover.salvage.result import SalvageResult
 from support import build, damage_partition, oracle
 from support.damage import NotApplicable
@@ -74,11 +74,11 @@ def chosen() -> dict[Path, list[Flip]]:
 
 def names(found: SalvageResult, own: Own) -> bool:
     """Whether the report names a batch that goes, and what it contradicts."""
-    return any(_holds(clash.dropped, own) for clash in found.conflicts)
+    return any(_holds(clash.dropped, found.names, own) for clash in found.conflicts)
 
 
-def _holds(named: BatchRange, own: Own) -> bool:
-    return named.name == own.file and named.start <= own.batch.position < named.stop
+def _holds(named: OffsetRun, files: Sequence[str], own: Own) -> bool:
+    return files[named.file] == own.file and named.start <= own.batch.position < named.stop
 
 
 @pytest.mark.laws

@@ -30,7 +30,6 @@ from kdump.recover.plan_builder import PlanBuilder
 from kdump.recover.plan_input import PlanInput
 from kdump.recover.rebuild_cache import RebuildBudget
 from kdump.recover.salvage.broker_check import BatchKey, batches_refused, refusals_of, valid_segments
-from kdump.recover.salvage.conflicts import BatchConflict, BatchRange, conflict_sentence
 from kdump.recover.salvage.kafka07 import keep_kafka07
 from kdump.recover.salvage.lost_markers import UndecidedTransaction
 from kdump.recover.salvage.producer_replay import SalvageReplay
@@ -42,6 +41,14 @@ from kdump.storage.pieces import Piece
 from kdump.verify.checks.hanging import OpenTransaction, abort_command
 
 _MOST_REFUSALS: Final = 10_000
+_REASONS: Final[Mapping[str, str]] = {
+    "epoch": "the leader epoch is higher",
+    "batches": "there are more batches",
+    "hole": "the hole has exactly the offsets that the dropped ones count",
+    "support": "the indexes, the names of the segments or the producer snapshots agree with it",
+    "bits": "one flipped bit would explain the offset of the dropped one",
+    "position": "the position is lower, and nothing else shows which one is right",
+}
 
 
 def salvage(given: PlanInput, partition: Partition, budget: RebuildBudget | None = None) -> Plan:
@@ -50,7 +57,7 @@ def salvage(given: PlanInput, partition: Partition, budget: RebuildBudget | None
     builder = PlanBuilder(given, budget)
     builder.gap_codes = dict(kept.dropped)
     plan = _plan_kafka07(builder, kept) if given.is_kafka07 else _plan_start(builder, kept)
-    conflicts = tuple(conflict_sentence(conflict) for conflict in kept.conflicts)
+    conflicts = tuple(conflict_sentence(conflict, kept.names) for conflict in kept.conflicts)
     undecided = tuple(undecided_sentence(one, partition.topic_partition) for one in kept.undecided)
     return plan._replace(undecided=undecided, conflicts=conflicts)
 
@@ -149,7 +156,8 @@ def _attempt(
     result = SalvageResult(
         tuple(layout.segments),
         dropped=dict(dropped for one in files for dropped in _dropped(one, removed)),
-        conflicts=tuple(_conflict(files, conflict) for conflict in ordered.conflicts),
+        names=tuple(one.name for one in files),
+        conflicts=tuple(ordered.conflicts),
         undecided=tuple(replay.transactions.undecided),
         transaction_indexes=indexes.written,
         right_indexes=indexes.right,
@@ -201,11 +209,17 @@ class _Removal(NamedTuple):
     is_valid: bool
 
 
-def _conflict(files: Sequence[SegmentBatches], conflict: Conflict) -> BatchConflict:
-    def range_of(run: OffsetRun) -> BatchRange:
-        return BatchRange(files[run.file].name, *run[1:])
+def conflict_sentence(conflict: Conflict, names: Sequence[str]) -> str:
+    """What was kept, what was not, and why; `names` are those of the files by their numbers."""
+    kept, dropped = _words(conflict.kept, names), _words(conflict.dropped, names)
+    return f"kept: {kept}; dropped: {dropped}; because of the kept one {_REASONS[conflict.by]}"
 
-    return BatchConflict(range_of(conflict.kept), range_of(conflict.dropped), conflict.by)
+
+def _words(run: OffsetRun, names: Sequence[str]) -> str:
+    batches = f"{run.batches} {'batch' if run.batches == 1 else 'batches'}"
+    offsets, epochs = f"{run.first}-{run.last}", f"{run.first_epoch}-{run.last_epoch}"
+    place = f"{names[run.file]} at {run.start}-{run.stop}"
+    return f"{batches} of {place} (offsets {offsets}, leader epochs {epochs})"
 
 
 def undecided_sentence(found: UndecidedTransaction, topic_partition: TopicPartition | None) -> str:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.broker.result import ValidSegment
-from kdump.recover.salvage.conflicts import BatchConflict
+from kdump.log.disputes import Conflict
 from kdump.recover.salvage.lost_markers import UndecidedTransaction
 from kdump.storage.pieces import Piece
 
@@ -14,14 +14,15 @@ class SalvageResult(NamedTuple):
     """What is kept and what is not.
 
     `segments` are in order; one without pieces becomes an empty file. A log file that is in none of them, and lends its
-    name to none, goes. `dropped` are the bytes that go, with the codes of the findings. `transaction_indexes` has the
-    bytes of each .txnindex that a rebuild from the log would not give, by its new name; the `right_indexes` would not
-    come from the log either, and stay as they are.
+    name to none, goes. `dropped` are the bytes that go, with the codes of the findings. `names` are those of the log
+    files by the numbers in `conflicts`. `transaction_indexes` has the bytes of each .txnindex that a rebuild from the
+    log would not give, by its new name; the `right_indexes` would not come from the log either, and stay as they are.
     """
 
     segments: tuple[PlannedSegment, ...]
     dropped: Mapping[Piece, str] = {}
-    conflicts: tuple[BatchConflict, ...] = ()
+    names: tuple[str, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
     undecided: tuple[UndecidedTransaction, ...] = ()
     transaction_indexes: Mapping[str, bytes] = {}
     right_indexes: tuple[str, ...] = ()
