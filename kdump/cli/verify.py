@@ -31,8 +31,6 @@ from kdump.verify.summary import (
 )
 
 if TYPE_CHECKING:
-    from kdump.replicas.fingerprint.copy_sketch import FingerprintOptions
-    from kdump.replicas.fingerprint.fingerprint_file import CopyFingerprint
     from kdump.verify.findings import Finding
 
 SECTIONS = {
@@ -317,11 +315,15 @@ def _fingerprint(chosen: dict[str, Any]) -> int:
     """Write a fingerprint. Returns the exit status."""
     from kdump.convert.output_file import single_file
     from kdump.replicas.fingerprint import fingerprint_file as files
+    from kdump.replicas.fingerprint.copy_sketch import NO_KEY, FingerprintOptions
 
     _refuse_only_compared(chosen)
     path, started, problems = chosen["fingerprint"], time.monotonic(), ProblemLog("fingerprinted")
     require_local(path)
-    what, copies = _fingerprint_options(chosen)
+    key = files.read_hash_key(chosen["key_file"]) if chosen["key_file"] is not None else NO_KEY
+    copies = files.fingerprinted_copies(chosen["as_of"], key)
+    how = {"io_limit": chosen["io_limit"], "keep_cache": chosen["keep_cache"] is not False}
+    what = FingerprintOptions(chosen["max_batch_bytes"], hash_key=key, **how)
     overwrite = chosen["overwrite"] or is_fingerprint(path)
     with (
         options.partitions(chosen) as found,
@@ -329,29 +331,14 @@ def _fingerprint(chosen: dict[str, Any]) -> int:
         renderer(chosen["format_name"], sys.stdout, _look(chosen), VerifyRenderer) as out,
     ):
         with single_file(path, sys.stdout.buffer, overwrite=overwrite, inputs=chosen["paths"]) as file:
-            summary = files.FingerprintSummary(path)
-            for each in files.fingerprint_logs(job.found, file, what, engine=job.engine, fingerprints=copies):
-                problems.take([each] if isinstance(each, SourceError) else each.errors())
-                summary = summary.plus(each)
-            if not summary.partitions:
-                raise SourceError("nothing to take a fingerprint of: no topic-partition at these paths")
-            summary = summary._replace(bytes=file.tell())
+            for each in files.take_fingerprint(path, job.found, file, what, engine=job.engine, fingerprints=copies):
+                if isinstance(each, SourceError):
+                    problems.take([each])
+                else:
+                    summary = each
         if not chosen["quiet"]:
             out.fingerprint_summary(summary, problems.failed, round(time.monotonic() - started, 3))
     return problems.failed
-
-
-def _fingerprint_options(chosen: dict[str, Any]) -> "tuple[FingerprintOptions, list[CopyFingerprint]]":
-    """How to take a fingerprint, and the copies of the other ones. Raises SourceError."""
-    from kdump.replicas.fingerprint import fingerprint_file as files
-    from kdump.replicas.fingerprint.copy_sketch import NO_KEY, FingerprintOptions
-
-    key = NO_KEY if chosen["key_file"] is None else files.read_hash_key(chosen["key_file"])
-    others = [files.read_fingerprint(each) for each in chosen["as_of"]]
-    files.check_keys(others, key)
-    how = {"io_limit": chosen["io_limit"], "keep_cache": chosen["keep_cache"] is not False}
-    what = FingerprintOptions(chosen["max_batch_bytes"], hash_key=key, **how)
-    return what, [copy for file in others for copy in file.copies]
 
 
 def _check_fingerprints(chosen: dict[str, Any], files: Collection[str]) -> int:
@@ -398,10 +385,8 @@ def _compare(chosen: dict[str, Any], wanted: FindingFilter) -> int:
     names, disks = named_fingerprints(chosen["paths"])
     if chosen["show_keys"] and not disks:
         raise click.UsageError("a fingerprint has no keys: leave out --show-keys")
-    printed = [files.read_fingerprint(path) for path in names]
     key = None if chosen["key_file"] is None else files.read_hash_key(chosen["key_file"])
-    files.check_keys(printed, key or (NO_KEY if disks else None))
-    copies = [copy for file in printed for copy in file.copies]
+    copies = files.fingerprinted_copies(names, key or (NO_KEY if disks else None))
     severities, summary = list[Severity](), ComparisonSummary()
     what = CompareOptions(
         chosen["max_batch_bytes"],

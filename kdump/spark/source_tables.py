@@ -84,11 +84,10 @@ def _compared(options: SourceOptions) -> Iterator[TablePart]:
         if isinstance(found, Partition) and (of := found.topic_partition) is not None and found.segments:
             paths.setdefault(of, []).append(found.path)
             sizes[of] += sum(log.size for log in logs_of_partition(found))
-    for file in copies.files:
-        for each in file.copies:
-            if options.selection.takes(each.topic_partition, is_named=True):
-                paths.setdefault(each.topic_partition, []).append(file.path)
-                sizes[each.topic_partition] += _SECTION_BYTES
+    for each in copies.fingerprints:
+        if options.selection.takes(each.topic_partition, is_named=True):
+            paths.setdefault(each.topic_partition, []).append(each.file)
+            sizes[each.topic_partition] += _SECTION_BYTES
     several = {of: found for of, found in paths.items() if len(found) > 1}
     part_bytes = _part_bytes({str(of): _Sizes(sizes[of]) for of in several}, options.min_partitions or 1)
     group, total = list[TopicPartition](), 0

@@ -9,27 +9,21 @@ from kdump.engine.protocol import Engine
 from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition, as_utf8
 from kdump.replicas.compare import CompareOptions, PartitionComparison, compare_logs
-from kdump.replicas.fingerprint.fingerprint_file import (
-    FingerprintFile,
-    check_keys,
-    read_fingerprint,
-)
+from kdump.replicas.fingerprint.fingerprint_file import CopyFingerprint, fingerprinted_copies
 from kdump.storage.discovery import discover, named_fingerprints
 
 
 class Copies(NamedTuple):
-    """Where copies are: the paths of logs, and the fingerprint files among the paths."""
+    """Where copies are: the paths of logs, and the copies in the fingerprint files among the paths."""
 
     paths: tuple[str, ...]
-    files: tuple[FingerprintFile, ...]
+    fingerprints: tuple[CopyFingerprint, ...]
 
 
 def copies_at(paths: Iterable[str]) -> Copies:
     """What is at the paths. Raises SourceError for a fingerprint that cannot be read, and for some with other keys."""
     names, others = named_fingerprints(paths)
-    files = tuple(read_fingerprint(path) for path in names)
-    check_keys(files, None)
-    return Copies(others, files)
+    return Copies(others, tuple(fingerprinted_copies(names)))
 
 
 def comparison_rows(
@@ -40,7 +34,7 @@ def comparison_rows(
     only: Collection[TopicPartition] | None = None,
 ) -> Iterator[TableRow]:
     """A row for each pair of copies of a topic-partition; `only` those of some fingerprints are taken."""
-    printed = [each for file in copies.files for each in file.copies if only is None or each.topic_partition in only]
+    printed = [each for each in copies.fingerprints if only is None or each.topic_partition in only]
     found = discover(copies.paths) if copies.paths else ()
     for compared in compare_logs(found, CompareOptions(max_batch_bytes), engine=engine, fingerprints=printed):
         if isinstance(compared, PartitionComparison):

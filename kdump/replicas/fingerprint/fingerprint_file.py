@@ -177,14 +177,19 @@ def read_fingerprint(path: str | os.PathLike[str]) -> FingerprintFile:
     return FingerprintFile(path, head, tuple(CopyFingerprint(path, head.host, each, stamp) for each in entries), size)
 
 
-def check_keys(files: Iterable[FingerprintFile], key: HashKey | None) -> None:
-    """Raises SourceError where the hashes of fingerprints have not one key, or not this one, if it is given."""
+def fingerprinted_copies(paths: Iterable[str], key: HashKey | None = None) -> list[CopyFingerprint]:
+    """The copies in some fingerprint files. Raises SourceError, also where the hashes of these have not one key.
+
+    `key`: the one that they must have.
+    """
+    files = [read_fingerprint(path) for path in paths]
     wanted = None if key is None else key.key_id
     for file in files:
         if wanted is not None and file.head.key_id != wanted:
             what = "no key file" if file.head.key_id == _NO_ID else "another key file"
             raise SourceError(f"{file.path}: this fingerprint was taken with {what}: compare what has one key")
         wanted = file.head.key_id
+    return [copy for file in files for copy in file.copies]
 
 
 # ---- writing
@@ -204,6 +209,28 @@ class FingerprintSummary(NamedTuple):
             return self
         failed = self.not_comparable + (found.problem is not None)
         return self._replace(partitions=self.partitions + 1, not_comparable=failed)
+
+
+def take_fingerprint(
+    path: str,
+    found: Iterable[Partition | LogDirectory | SourceError],
+    file: IO[bytes],
+    options: FingerprintOptions,
+    *,
+    engine: Engine,
+    fingerprints: Iterable[CopyFingerprint] = (),
+) -> Iterator[FingerprintSummary | SourceError]:
+    """Write a fingerprint, the file that will be at `path`; gives what cannot be read, then what it has.
+
+    See fingerprint_logs. Raises SourceError, also where there is no copy.
+    """
+    summary = FingerprintSummary(path)
+    for each in fingerprint_logs(found, file, options, engine=engine, fingerprints=fingerprints):
+        yield from [each] if isinstance(each, SourceError) else each.errors()
+        summary = summary.plus(each)
+    if not summary.partitions:
+        raise SourceError("nothing to take a fingerprint of: no topic-partition at these paths")
+    yield summary._replace(bytes=file.tell())
 
 
 def check_fingerprint(path: str) -> Iterator[FingerprintSummary | SourceError]:
