@@ -50,6 +50,11 @@ class CoordinatorStatistics(NamedTuple):
         """The log files that could not be read."""
         return tuple(self.summary.errors)
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether all of the log could be read."""
+        return not (self.summary.errors or self.summary.damaged)
+
 
 class LoadTask(NamedTuple):
     """The copies of a partition, and the log start offset of each."""
@@ -114,32 +119,16 @@ def _has_offsets(copy: Partition) -> bool:
     return all(segment.log.kind is Kind.LOG for segment in copy.segments)
 
 
-class _Load(NamedTuple):
-    """A loaded log. `replicas` are the paths of its copies, the reference copy first."""
-
-    shard: GroupCoordinatorShard | ShareCoordinatorShard
-    summary: CoordinatorLoadSummary
-    replicas: tuple[str, ...]
-    findings: tuple[Finding, ...] = ()
-    not_kept: dict[tuple[str, str], int] = {}  # noqa: RUF012  # never changed
-
-    @property
-    def is_sound(self) -> bool:
-        return not (self.summary.errors or self.summary.damaged)
-
-
 def load_coordinator(task: LoadTask) -> CoordinatorStatistics:
     """Load the log of a partition. What a broker is writing is found and read again where it is odd."""
 
-    def again(before: _Load) -> _Load:
+    def again(before: CoordinatorStatistics) -> CoordinatorStatistics:
         return _load(task._replace(copies=tuple(map(_found_again, task.copies, task.live))))
 
     load = _load(task)
     if any(task.live):
         load = read_until_sound(load, lambda each: each.is_sound, again) or load
-    of = task.copies[0].topic_partition
-    assert of is not None
-    return CoordinatorStatistics(load.replicas[0], of, *load)
+    return load
 
 
 def _found_again(copy: Partition, live: bool) -> Partition:
@@ -150,7 +139,7 @@ def _found_again(copy: Partition, live: bool) -> Partition:
     return found[0] if found else copy
 
 
-def _load(task: LoadTask) -> _Load:
+def _load(task: LoadTask) -> CoordinatorStatistics:
     of = task.copies[0].topic_partition
     assert of is not None
     shard = ShareCoordinatorShard() if of.topic == SHARE_GROUP_STATE else GroupCoordinatorShard()
@@ -159,8 +148,9 @@ def _load(task: LoadTask) -> _Load:
     loader = CoordinatorLoader(keeps, _decoder(of.topic), task.max_batch_bytes, log_start_offset=start, live=live)
     task = task._replace(copies=tuple(_with_swap_segments(copy, loader.summary) for copy in task.copies))
     if len(task.copies) > 1:
-        return _load_merged(task, loader, shard)
-    return _Load(shard, loader.load(task.copies[0]), (task.copies[0].path,))
+        return _load_merged(task, of, loader, shard)
+    path = task.copies[0].path
+    return CoordinatorStatistics(path, of, shard, loader.load(task.copies[0]), (path,))
 
 
 def _with_swap_segments(copy: Partition, summary: CoordinatorLoadSummary) -> Partition:
@@ -176,8 +166,8 @@ def _with_swap_segments(copy: Partition, summary: CoordinatorLoadSummary) -> Par
 
 
 def _load_merged(
-    task: LoadTask, loader: CoordinatorLoader, shard: GroupCoordinatorShard | ShareCoordinatorShard
-) -> _Load:
+    task: LoadTask, of: TopicPartition, loader: CoordinatorLoader, shard: GroupCoordinatorShard | ShareCoordinatorShard
+) -> CoordinatorStatistics:
     """Load the log that several copies make. Offsets that none of them proves are damage of it."""
     from kdump.replicas.findings import replica_findings  # a single copy does not need it
     from kdump.replicas.merge import MergeOptions, merge_replicas
@@ -189,7 +179,7 @@ def _load_merged(
         merged, *_ = merge_replicas(task.copies, options=options)
     except SourceError as error:
         summary.errors.append(error)
-        return _Load(shard, summary, paths)
+        return CoordinatorStatistics(paths[0], of, shard, summary, paths)
     summary.errors += merged.errors
     summary.damaged += len(merged.missing)
     summary.superseded += sum(each.records for each in merged.superseded)
@@ -197,7 +187,7 @@ def _load_merged(
         assert each.stop is not None
         loader.load_part(each.log, (each.start, each.stop), (each.lowest, each.highest))
     about = (each for each in replica_findings(merged) if each.code in _ABOUT_COPIES)
-    return _Load(shard, summary, merged.replicas, *_first_of_each(about))
+    return CoordinatorStatistics(merged.replicas[0], of, shard, summary, merged.replicas, *_first_of_each(about))
 
 
 def _first_of_each(found: Iterable[Finding]) -> tuple[tuple[Finding, ...], dict[tuple[str, str], int]]:

@@ -11,7 +11,7 @@ from typing import Final
 
 from kdump.errors import SourceError
 from kdump.format.naming import INDEX_SUFFIXES, TopicPartition, segment_file_name
-from kdump.log.ranges import UNKNOWN_END, OffsetRange, united, without
+from kdump.log.ranges import OffsetRange, range_to, united, without
 from kdump.recover.broker_start import complete_start, loadable, plan_indexes, plan_segments
 from kdump.recover.loadable_log import LogView
 from kdump.recover.losses import loss_without_plan
@@ -173,11 +173,9 @@ def _still_lost(plan: Plan, found: CopyFill) -> Lost:
     lost, filled = plan.lost, list(found.filled)
     damaged = lost.damaged
     if damaged.offsets is not None:
-        left = without((_range_of(first, last) for first, last in damaged.offsets), filled)
-        damaged = damaged._replace(
-            offsets=tuple((start, None if stop == UNKNOWN_END else stop - 1) for start, stop in left)
-        )
-    missing = without((_range_of(first, last) for first, last in lost.missing), filled)
+        left = without((range_to(first, last) for first, last in damaged.offsets), filled)
+        damaged = damaged._replace(offsets=tuple((each.start, each.last) for each in left))
+    missing = without((range_to(first, last) for first, last in lost.missing), filled)
     return lost._replace(
         damaged=damaged,
         missing=tuple((start, stop - 1) for start, stop in missing),
@@ -197,10 +195,6 @@ def _still_not_covered(plan: Plan, found: CopyFill) -> Iterator[Finding]:
         is_index = name.endswith(INDEX_SUFFIXES) and f"{name.partition('.')[0]}.log" in plan.after
         if not (is_reached or is_index or (is_whole and finding.code in _OF_MISSING_RECORDS)):
             yield finding
-
-
-def _range_of(first: int, last: int | None) -> OffsetRange:
-    return OffsetRange(first, UNKNOWN_END if last is None else last + 1)
 
 
 _NAMED: Final = 20

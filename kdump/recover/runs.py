@@ -11,6 +11,7 @@ from kdump.recover import run_plan
 from kdump.recover.steps import load
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.file_store import entries_of, names_in, store_of
+from kdump.storage.listing import is_directory_entry
 from kdump.storage.lock import possible_log_directories
 from kdump.storage.partition import natural
 from kdump.storage.undo_folders import (
@@ -110,14 +111,7 @@ def _directories(path: str) -> Iterator[str]:
             continue
         if any(naming.is_undo(entry.name) for entry in found):
             yield here
-        left += (entry.path for entry in found if not naming.is_undo(entry.name) and _is_directory(entry))
-
-
-def _is_directory(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
+        left += (entry.path for entry in found if not naming.is_undo(entry.name) and is_directory_entry(entry))
 
 
 # ---- where a run belongs

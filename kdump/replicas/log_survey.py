@@ -1,6 +1,5 @@
 """One copy of a topic-partition, read once: its offsets, how far a log cleaner went over it, its epochs, its damage."""
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -25,7 +24,6 @@ from kdump.storage.walk import BatchChunk, ForeignBatch
 _WIDTH: Final = len(BATCH_COLUMNS)
 _FIRST, _LAST = BATCH_COLUMNS.index("base_offset"), BATCH_COLUMNS.index("last_offset")
 _ROWS: Final = 1024
-_NEWEST: Final = 384
 _MOST_DAMAGE: Final = 10_000
 _MOST_ABORTED: Final = 100_000
 """So many entries of transaction indexes are compared, those of the oldest segments."""
@@ -39,9 +37,8 @@ class LogSurvey(NamedTuple):
     """What is known of one copy as a whole. Its records have offsets in [start_offset, end_offset).
 
     `reach`: below this offset its log cleaner has been. `compacted`: the copy shows that a cleaner goes over the log.
-    `has_checkpoints`: it lies in a log directory. `damage` are the offsets of which it has no valid batch although its
-    bytes are there. `aborted` are the entries of its transaction indexes. `batch_ends`: the offsets after its newest
-    batches. `problem`: why it cannot be compared at all: a word of this module, with `error`.
+    `damage` are the offsets of which it has no valid batch although its bytes are there. `aborted` are the entries of
+    its transaction indexes. `problem`: why it cannot be compared at all: a word of this module, with `error`.
     """
 
     partition: Partition
@@ -51,13 +48,11 @@ class LogSurvey(NamedTuple):
     high_watermark: int | None
     reach: int
     compacted: bool
-    has_checkpoints: bool
     transactional: bool
     epochs: tuple[EpochRun, ...]
     damage: tuple[OffsetRange, ...]
     end_position: tuple[int, int]
     aborted: tuple[AbortedTransaction, ...] = ()
-    batch_ends: tuple[int, ...] = ()
     problem: str | None = None
     error: str | None = None
 
@@ -125,13 +120,11 @@ def survey_log(
         context.high_watermark,
         reach,
         is_compacted_log(partition.topic_partition, shown=shown),
-        context.start_because != "own",
         survey.transactional,
         tuple(survey.epochs),
         tuple(united(survey.damage)),
         survey.end_position,
         tuple(_aborted_transactions(partition)),
-        tuple(last + 1 for last in survey.newest),
         problem,
         error,
     )
@@ -162,7 +155,6 @@ class _Survey:
         self.transactional = self.is_disordered = False
         self.epochs = list[EpochRun]()
         self.damage = list[OffsetRange]()
-        self.newest = deque[int](maxlen=_NEWEST)
         self._is_damaged = False
 
     def read(self, number: int, log: LogFile, limit: int) -> None:
@@ -199,7 +191,6 @@ class _Survey:
                     self.damage = [OffsetRange(self.damage[0].start, self.damage[-1].stop)]
         self.is_disordered = self.is_disordered or not ordered
         self.end_offset = max(self.end_offset, stop)
-        self.newest.extend(rows[max(0, chunk.batches - _NEWEST) * _WIDTH + _LAST : chunk.batches * _WIDTH : _WIDTH])
         self.reach = reach if reach >= 0 else self.reach
         for run in runs:
             known = self.epochs[-1] if self.epochs else None

@@ -52,14 +52,14 @@ class ReplicasRefused(SourceError):
     """Several directories hold a topic-partition, and that was refused."""
 
 
-class DivergedRecords(NamedTuple):
-    """Records of a copy that are not in the common history: from the offset at which a broker would truncate it."""
+class ReplicaRecords(NamedTuple):
+    """Records of one copy, which is at the path `replica`. `batches`: 0 where they are not counted."""
 
     replica: str
     first_offset: int
     last_offset: int
-    batches: int
     records: int
+    batches: int = 0
 
 
 class DifferingRecords(NamedTuple):
@@ -90,18 +90,6 @@ class MissingRecords(NamedTuple):
         return range_to(self.first_offset, self.last_offset)
 
 
-class SupersededRecords(NamedTuple):
-    """Records from a copy that was cleaned less far: later ones with the same keys may have replaced them.
-
-    Those later ones are not in the result: it has no record at the last of these offsets, or at a later one.
-    """
-
-    replica: str
-    first_offset: int
-    last_offset: int
-    records: int
-
-
 class MergedPartition(NamedTuple):
     """One log of several copies, and what was found. A single copy stays as it is.
 
@@ -109,7 +97,10 @@ class MergedPartition(NamedTuple):
     their name. `other_topic_ids` are those of other copies of the name. `deleted` are the records below
     `log_start_offset`, which are left out; `above_high_watermark` those at or above it, which stay, None where it is
     not known. `left_out` are batches that contradict others about their offsets, `damage` is that of the copies,
-    whether or not another copy has the records. `errors`: log files of a copy that could not be read, and were left
+    whether or not another copy has the records. `diverged` are records that are not in the common history: from the
+    offset at which a broker would truncate the copy. `superseded` are from a copy that was cleaned less far: later ones
+    with the same keys may have replaced them, and the result has no record at the last of these offsets, or at a later
+    one. `errors`: log files of a copy that could not be read, and were left
     out. `next_offsets`: the path of each log file, and the offset after its batches, where a range is merged.
     """
 
@@ -119,10 +110,10 @@ class MergedPartition(NamedTuple):
     by_name: bool = False
     other_topic_ids: tuple[str, ...] = ()
     compacted: bool = False
-    diverged: tuple[DivergedRecords, ...] = ()
+    diverged: tuple[ReplicaRecords, ...] = ()
     differing: tuple[DifferingRecords, ...] = ()
     missing: tuple[MissingRecords, ...] = ()
-    superseded: tuple[SupersededRecords, ...] = ()
+    superseded: tuple[ReplicaRecords, ...] = ()
     log_start_offset: int | None = None
     deleted: int = 0
     high_watermark: int | None = None
@@ -395,7 +386,7 @@ class _Merge:
         if (mark is None or mark <= stop) and ends and all(ends):
             yield MissingRecords(stop, None, False, None if mark is None else False)
 
-    def _superseded(self, coverages: Sequence[Coverage], parts: Sequence[_Part]) -> Iterable[SupersededRecords]:
+    def _superseded(self, coverages: Sequence[Coverage], parts: Sequence[_Part]) -> Iterable[ReplicaRecords]:
         if not self._compacted:
             return
         first = coverages[0]
@@ -406,7 +397,7 @@ class _Merge:
         for part in filled:
             part = part._replace(stop=min(part.stop, end))
             if part.start < part.stop and (records := _records(part)):
-                yield SupersededRecords(part.coverage.copy.path, part.start, part.stop - 1, records)
+                yield ReplicaRecords(part.coverage.copy.path, part.start, part.stop - 1, records)
 
     def _above(self, parts: Iterable[_Part]) -> int | None:
         mark = self._high_watermark
@@ -483,7 +474,7 @@ def _covered(parts: Iterable[_Part]) -> list[OffsetRange]:
     return united(OffsetRange(part.start, part.stop) for part in parts)
 
 
-def _diverged(copy: ReplicaCopy) -> DivergedRecords | None:
+def _diverged(copy: ReplicaCopy) -> ReplicaRecords | None:
     """What a copy has above its cut."""
     found, cut = copy.batches, copy.cut
     if cut is None:
@@ -493,7 +484,7 @@ def _diverged(copy: ReplicaCopy) -> DivergedRecords | None:
         return None
     first, last = max(cut, found.first[numbers[0]]), found.last[numbers[-1]]
     records = sum(min(max(found.count[number], 0), found.last[number] - cut + 1) for number in numbers)
-    return DivergedRecords(copy.path, first, last, len(numbers), records)
+    return ReplicaRecords(copy.path, first, last, records, len(numbers))
 
 
 def _differing(coverages: Sequence[Coverage], each: Difference) -> DifferingRecords:

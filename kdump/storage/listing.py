@@ -26,13 +26,14 @@ def list_directory(path: str) -> Listing:
                 if naming.is_undo(entry.name):
                     found.undo.append(entry)
                 else:
-                    (found.directories if _is_directory(entry) else found.files).append(entry)
+                    (found.directories if is_directory_entry(entry) else found.files).append(entry)
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
     return found
 
 
-def _is_directory(entry: DirectoryEntry) -> bool:
+def is_directory_entry(entry: DirectoryEntry) -> bool:
+    """Whether an entry is a directory; not where that cannot be found out."""
     try:
         return entry.is_dir()
     except OSError:  # a loop of links, or no permission: the stat of the file reports it

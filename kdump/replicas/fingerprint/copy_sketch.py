@@ -135,7 +135,7 @@ def _surveyed(partition: Partition, options: FingerprintOptions) -> "tuple[LogSu
         return _only_surveyed(partition, options)
     with_state = is_compacted(partition, shown=False)
     while True:
-        feed = _Feed(_Range(start, _MOST_OFFSET), options, _borders(partition, start, _MOST_OFFSET), with_state)
+        feed = _Feed(OffsetRange(start, _MOST_OFFSET), options, _borders(partition, start, _MOST_OFFSET), with_state)
 
         def watch(chunk: BatchChunk, reach: int, feed: _Feed = feed) -> None:
             if reach and not feed.with_state:
@@ -169,16 +169,11 @@ class _UndecidedError(Exception):
     """A transaction decides about a batch, and what became of it is not known yet."""
 
 
-class _Range(NamedTuple):
-    start: int
-    stop: int
-
-
 class _Feed:
     """Hashes the records of batches as they come, and keeps what a fingerprint has of them."""
 
     def __init__(
-        self, offsets: _Range, options: FingerprintOptions, borders: Iterable[int], with_state: bool,
+        self, offsets: OffsetRange, options: FingerprintOptions, borders: Iterable[int], with_state: bool,
         outcomes: Outcomes | None = None,
     ) -> None:  # fmt: skip
         self.start, self.with_state, self.is_unreadable, self.is_whole = offsets.start, with_state, False, True
@@ -275,7 +270,7 @@ class _CopyPass:
         if self._feed is not None:
             return self._with_sums(copy, self._feed)
         feed = _Feed(
-            _Range(self._start, self._stop),
+            OffsetRange(self._start, self._stop),
             self._options,
             _borders(survey.partition, self._start, self._stop),
             self._has_state,

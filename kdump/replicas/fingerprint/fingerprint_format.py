@@ -104,7 +104,6 @@ MOST_SECTION_BYTES: Final = 1 << 20
 MOST_EPOCHS: Final = 5000
 MOST_BITS: Final = 12
 MOST_BLOCKS: Final = 8
-_ZEROS: Final = bytes(16)
 
 
 class FingerprintHead(NamedTuple):
