@@ -6,7 +6,6 @@ broker, which gives up, this goes on after damage and after a record that it can
 Source: CoordinatorLoaderImpl of Kafka 4.3.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -74,7 +73,7 @@ class CoordinatorLoadSummary:
 
 
 class CoordinatorLoader:
-    """Loads the log of a partition of an internal topic. `on_bytes` gets the bytes of the log files that were read.
+    """Loads the log of a partition of an internal topic.
 
     `log_start_offset`: records below it are left out. `live`: a broker is writing the log, so that its last bytes may
     be half a batch.
@@ -88,11 +87,10 @@ class CoordinatorLoader:
         *,
         log_start_offset: int = 0,
         live: bool = False,
-        on_bytes: Callable[[int], object] | None = None,
     ) -> None:
         self.summary = CoordinatorLoadSummary()
         self._shard, self._decoder, self._max_batch_bytes = shard, decoder, max_batch_bytes
-        self._log_start_offset, self._live, self._on_bytes = log_start_offset, live, on_bytes
+        self._log_start_offset, self._live = log_start_offset, live
 
     def load(self, partition: Partition) -> CoordinatorLoadSummary:
         """Read all segments of one copy in log order. What cannot be read is an error of the summary."""
@@ -103,8 +101,6 @@ class CoordinatorLoader:
                     self._read(walk, segment.log, self._log_start_offset, MAX_LONG)
             except SourceError as error:
                 self.summary.errors.append(error)
-            if self._on_bytes is not None:
-                self._on_bytes(segment.log.size)
         return self.summary
 
     def load_part(self, log: LogFile, positions: tuple[int, int], offsets: tuple[int, int]) -> None:

@@ -20,13 +20,13 @@ _NOT_WRITTEN: Final = "it was not written"
 
 @contextmanager
 def single_file(
-    path: str, stdout: IO[bytes], *, overwrite: bool = False, inputs: Iterable[str] = (), sync: bool = True
+    path: str, stdout: IO[bytes], *, overwrite: bool = False, inputs: Iterable[str] = ()
 ) -> Iterator[IO[bytes]]:
     """A binary file to write an output to.
 
     For the path `-` this is `stdout`, which is flushed at the end and not closed; a pipe that its reader closed raises
     BrokenPipeError. For any other path it is a file beside it, which takes its name at the end of the block, after a
-    sync unless `sync` is False. Where the block raises, the file is deleted, and what had the name still has it. What
+    sync. Where the block raises, the file is deleted, and what had the name still has it. What
     a killed run left is used by the next one.
 
     `inputs`: the paths that are read. Raises KdumpError where the file exists already unless `overwrite`, where it is
@@ -48,7 +48,7 @@ def single_file(
             # What is left in the buffer after an exception must not go to a file that gets the same descriptor.
             raw.discards = True
             file.close()
-        target.commit(sync)
+        target.commit()
     finally:
         target.close()
 
@@ -206,15 +206,13 @@ class _TemporaryFile:
         with suppress(OSError):
             self._directory.remove(self._temporary)
 
-    def commit(self, sync: bool) -> None:
+    def commit(self) -> None:
         """Give the file its name. Raises KdumpError, also where another file has got the name meanwhile."""
         try:
-            if sync:
-                os.fsync(self.descriptor)
+            os.fsync(self.descriptor)
             self._rename()
             self._is_committed = True
-            if sync:
-                self._directory.sync()
+            self._directory.sync()
         except OSError as error:
             why = "a crash may lose it" if self._is_committed else _NOT_WRITTEN
             raise OutputRefused(f"{self._path}: {reason(error)}; {why}") from None

@@ -52,9 +52,9 @@ class FieldReader:
     Raises MalformedField where Kafka's reader throws; `what` names the field in the message.
     """
 
-    def __init__(self, data: bytes, at: int = 0, *, flexible: bool = True) -> None:
+    def __init__(self, data: bytes, *, flexible: bool = True) -> None:
         self._data = data
-        self._at = at
+        self._at = 0
         self.flexible = flexible
 
     @property

@@ -323,9 +323,9 @@ class BatchCursor:
         if self._index >= len(self._block.firsts):
             self._next_block()
 
-    def hasher(self, *, keys: bool = True, contents: bool = True) -> RecordHasher:
+    def hasher(self, *, contents: bool = True) -> RecordHasher:
         """What `hash_next` fills."""
-        return RecordHasher(self._key, self._start, self._stop, keys=keys, contents=contents)
+        return RecordHasher(self._key, self._start, self._stop, contents=contents)
 
     def all_hashes(self, hasher: RecordHasher) -> Iterator[None]:
         """Hash all records that come, piece by piece. Raises UnreadableRecordsError."""

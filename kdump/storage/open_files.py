@@ -23,10 +23,10 @@ def most_open() -> int:
 
 
 class OpenFiles:
-    """Keeps at most `limit` files open: those that were read last."""
+    """Keeps at most `most_open` files open: those that were read last."""
 
-    def __init__(self, limit: int | None = None) -> None:
-        self._limit = most_open() if limit is None else limit
+    def __init__(self) -> None:
+        self._limit = most_open()
         self._open: OrderedDict[RecentFile, InputFile] = OrderedDict()
 
     def open(self, file: LogFile) -> "RecentFile":

@@ -11,7 +11,6 @@ from kdump.broker.defaults import PRODUCER_ID_EXPIRATION_MS
 from kdump.broker.metadata_image.metadata_batch_loader import MetadataBatchLoader
 from kdump.broker.metadata_image.metadata_image import MetadataImage
 from kdump.broker.metadata_image.metadata_log import (
-    MAX_BATCH_BYTES,
     MetadataDamage,
     MetadataLog,
     SnapshotFile,
@@ -130,9 +129,7 @@ def _number(text: str | None, default: int) -> int:
     return default if found is None or found < 0 else found
 
 
-def read_histories(
-    log: MetadataLog, wanted: Collection[PartitionId], max_batch_bytes: int = MAX_BATCH_BYTES
-) -> Mapping[PartitionId, PartitionHistory]:
+def read_histories(log: MetadataLog, wanted: Collection[PartitionId]) -> Mapping[PartitionId, PartitionHistory]:
     """The history of each of these partitions. Raises SourceError."""
     start = log.log_start_offset
     loader, next_offset = _HistoryLoader(wanted), 0
@@ -141,14 +138,14 @@ def read_histories(
             continue
         if start == 0:
             break
-        if _load(loader, snapshot, max_batch_bytes):
+        if _load(loader, snapshot):
             next_offset = snapshot.end_offset
             break
         loader = _HistoryLoader(wanted)
     loader.is_snapshot = False
     is_complete = start is None or next_offset >= start
     for file in log.segments if is_complete else ():
-        for item in batches_of(file, max_batch_bytes):
+        for item in batches_of(file):
             if isinstance(item, MetadataDamage):
                 return loader.concluded(is_complete=item.is_broken_write)
             if item.batch.last_offset < next_offset:
@@ -163,10 +160,10 @@ def read_histories(
     return loader.concluded(is_complete=is_complete)
 
 
-def _load(loader: _HistoryLoader, snapshot: SnapshotFile, max_batch_bytes: int) -> bool:
+def _load(loader: _HistoryLoader, snapshot: SnapshotFile) -> bool:
     """Load a snapshot; False where it is not whole."""
     whole = False
-    for item in batches_of(snapshot.file, max_batch_bytes):
+    for item in batches_of(snapshot.file):
         if isinstance(item, MetadataDamage):
             return False
         for record in item.records:

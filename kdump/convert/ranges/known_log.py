@@ -75,9 +75,8 @@ class KnownLog(NamedTuple):
 class LogKnowledge:
     """Finds out what is known of one topic-partition after another."""
 
-    def __init__(self, max_batch_bytes: int = MAX_BATCH_BYTES) -> None:
+    def __init__(self) -> None:
         self._search = SegmentSearch()
-        self._max_batch_bytes = max_batch_bytes
         self._checkpoints: dict[str, CheckpointOffsets] = {}
 
     def of(self, copies: Sequence[Partition]) -> KnownLog:
@@ -92,7 +91,7 @@ class LogKnowledge:
             common = common_log([each.history for each in known], compacted=compacted or self._shows_cleaning(known))
             if any(cut < each.history.end_offset for each, cut in zip(known, common.history.cuts, strict=True)):
                 # Their histories part, or damage makes it look so: all batches say it.
-                settled = settle_histories(copies, self._max_batch_bytes)
+                settled = settle_histories(copies, MAX_BATCH_BYTES)
                 known = [each._replace(history=own) for each, own in zip(known, settled.of_copies, strict=True)]
                 common = settled.common
             compacted, end = common.compacted, common.end
@@ -132,7 +131,7 @@ class LogKnowledge:
         return any(each.has_cleaned_batches for each in found) or share_holes(found)
 
     def _read(self, found: LogBatches) -> None:
-        for error in found.read(self._max_batch_bytes):
+        for error in found.read(MAX_BATCH_BYTES):
             raise error
 
     # ---- leader epochs

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -49,9 +48,7 @@ def large_logs(logs: Sequence[KnownLog], least_bytes: int) -> list[KnownLog]:
     return [log for log, size in pairs if size >= least_bytes and next(_states(log), None) is None]
 
 
-def stable_offsets(
-    logs: Sequence[KnownLog], engine: Engine, max_batch_bytes: int = MAX_BATCH_BYTES
-) -> Iterator[tuple[KnownLog, int]]:
+def stable_offsets(logs: Sequence[KnownLog], engine: Engine) -> Iterator[tuple[KnownLog, int]]:
     """The logs, in order, with the `stable_offset` of each, found by the tasks of an engine. Raises SourceError.
 
     Each segment of a log that has one copy, no valid producer snapshot, and its batches in order is read by a task of
@@ -68,7 +65,7 @@ def stable_offsets(
             elif number not in without:
                 yield from (SliceTask(number, part) for part in slices[number])
 
-    run = partial(_answer, max_batch_bytes)
+    run = _answer
     results = groupby(engine.map(run, tasks()), key=lambda pair: pair[0].number)
     for number, log in enumerate(logs):
         if number in without:
@@ -103,11 +100,11 @@ class _StableOffsetTask(NamedTuple):
         return tuple(copy.partition.path for copy in self.log.copies)
 
 
-def _answer(max_batch_bytes: int, task: SliceTask | _StableOffsetTask) -> SliceReplay | int | SourceError:
+def _answer(task: SliceTask | _StableOffsetTask) -> SliceReplay | int | SourceError:
     if isinstance(task, SliceTask):
-        return replay_slice(task.slice, max_batch_bytes)
+        return replay_slice(task.slice, MAX_BATCH_BYTES)
     try:
-        return stable_offset(task.log, max_batch_bytes)
+        return stable_offset(task.log)
     except SourceError as error:
         return error
 

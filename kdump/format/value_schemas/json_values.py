@@ -28,8 +28,8 @@ _SURROGATE: Final = re.compile(rb"\\u[dD][89abAB]|\\u[dD][c-fC-F]")
 class _Length:
     """Counts what the text of a value will need."""
 
-    def __init__(self, limit: int) -> None:
-        self._left = limit
+    def __init__(self) -> None:
+        self._left = MAX_CHARACTERS
 
     def take(self, characters: int) -> None:
         self._left -= characters + _VALUE_CHARACTERS
@@ -37,9 +37,9 @@ class _Length:
             raise SchemaProblem(f"decoded, it is longer than {MAX_CHARACTERS} characters")
 
 
-def json_like(value: object, limit: int = MAX_CHARACTERS) -> "FieldValue":
+def json_like(value: object) -> "FieldValue":
     """The value as JSON has it, with bytes as they are. Raises SchemaProblem for what has no such form."""
-    return _json_like(value, MAX_DEPTH, _Length(limit))
+    return _json_like(value, MAX_DEPTH, _Length())
 
 
 def _json_like(value: object, depth: int, length: _Length) -> "FieldValue":
