@@ -4,7 +4,7 @@ Rows of a stat of one kind have the same columns. A nested field is a column of 
 Null is an empty field. The total has other columns than the rows, and is left out; so is every row of another kind than
 the first.
 
-Records have the default columns of `kdump convert` and its rules (kdump.convert.single_file.csv): null is an empty
+Records have the default columns of `kdump convert` and its rules (kdump.convert.single_file.writers): null is an empty
 field without quotes, empty is `""`, keys and values are base64, headers JSON. The other modes of `--bytes` write keys
 and values as hexadecimal digits, or as text with U+FFFD for malformed bytes. With a decoder there are the columns
 `key_decoded`, `value_decoded` (JSON) and `decode_problem`.

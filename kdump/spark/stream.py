@@ -5,6 +5,8 @@ to read. The reader lives as long as the query, in a process of its own on the d
 without what it knows of the logs.
 """
 
+import math
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -30,7 +32,6 @@ from kdump.spark.source_options import TopicSelection
 from kdump.spark.source_planning import of_task, starting_offset
 from kdump.spark.source_reader import read_range
 from kdump.spark.source_schema import arrow_schema, as_expected, check_projection
-from kdump.spark.stream_limits import TriggerDelay, share
 from kdump.spark.stream_logs import FollowedLogs, LogFollower, LossWatch, StreamLosses
 from kdump.spark.stream_options import EndAt, StreamOptions
 from kdump.storage.file_store import is_directory
@@ -60,6 +61,42 @@ def from_json(offsets: JsonOffsets) -> dict[TopicPartition, int]:
         for topic, partitions in offsets.items()
         for number, offset in partitions.items()
     }
+
+
+def share(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int
+) -> dict[TopicPartition, int]:
+    """An end for each partition, so that about `most` offsets come, in proportion to what each has, but at least one.
+
+    Source: KafkaMicroBatchStream.rateLimit.
+    """
+    sizes = {of: end[of] - start[of] for of in end if end[of] > start[of]}
+    total = sum(sizes.values())
+    found = dict(end)
+    for of, size in sizes.items():
+        part = most * size / total
+        found[of] = min(end[of], start[of] + (math.ceil(part) if part < 1 else math.floor(part)))
+    return found
+
+
+class TriggerDelay:
+    """Holds a batch back until it has enough offsets, or the last one is long enough ago.
+
+    Source: KafkaMicroBatchStream.delayBatch.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._last: float | None = None
+
+    def holds(self, least: int, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> bool:
+        """Whether the batch waits; the first one never does."""
+        now = time.monotonic()
+        there = sum(max(end[of] - start[of], 0) for of in end)
+        if there < least and self._last is not None and now - self._last < self._seconds:
+            return True
+        self._last = now
+        return False
 
 
 class RangePartition(InputPartition):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 import kdump
-from kdump.convert.single_file.ndjson import NdjsonWriter
+from kdump.convert.single_file.writers import NdjsonWriter
 from kdump.convert.tables import DEFAULT_COLUMNS, RecordBuffers, record_schema
 from kdump.kernel.columns import NO_ROOM, Columns
 from kdump.storage.records import payload_of

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from kdump.convert import tables
 from kdump.convert.field_formats import FieldFormat, FieldFormats
-from kdump.convert.single_file.arrow_file import ArrowStreamWriter
-from kdump.convert.single_file.csv import CsvWriter
-from kdump.convert.single_file.ndjson import NdjsonWriter
+from kdump.convert.single_file.writers import ArrowStreamWriter, CsvWriter, NdjsonWriter
 from kdump.format.java import java_text
 from support import plain_rows
 from support.laws import examples

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kdump.convert.single_file import long_rows
-from kdump.convert.single_file.csv import CsvWriter
-from kdump.convert.single_file.ndjson import NdjsonWriter
+from kdump.convert.single_file.writers import CsvWriter, NdjsonWriter
 from support import build
 from support.laws import examples
 from support.plain_rows import batches, csv_lines, json_lines

@@ -15,7 +15,7 @@ import pytest
 
 from kdump.convert import output_file as module
 from kdump.convert.output_file import single_file
-from kdump.convert.single_file.arrow_file import ArrowFileWriter
+from kdump.convert.single_file.writers import ArrowFileWriter
 from kdump.errors import KdumpError
 
 NO_STDOUT = io.BytesIO()

@@ -16,10 +16,8 @@ import pytest
 
 import kdump
 from kdump.convert import tables
-from kdump.convert.single_file.arrow_file import ArrowFileWriter, ArrowStreamWriter
-from kdump.convert.single_file.csv import CsvWriter
-from kdump.convert.single_file.ndjson import NdjsonWriter
 from kdump.convert.single_file.table_writer import TableWriter
+from kdump.convert.single_file.writers import ArrowFileWriter, ArrowStreamWriter, CsvWriter, NdjsonWriter
 from support import build, plain_rows
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"

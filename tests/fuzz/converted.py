@@ -13,8 +13,7 @@ from fuzz.check import Case, Difference, bounds
 from kdump.convert import tables
 from kdump.convert.field_formats import FieldFormat, FieldFormats
 from kdump.convert.records.reader import RecordStream
-from kdump.convert.single_file.csv import CsvWriter
-from kdump.convert.single_file.ndjson import NdjsonWriter
+from kdump.convert.single_file.writers import CsvWriter, NdjsonWriter
 from kdump.format.naming import Kind, TopicPartition
 from kdump.log.log_slice import LogSlice, SlicedPartition
 from kdump.storage.partition import LogFile

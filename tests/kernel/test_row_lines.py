@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from kdump.convert import tables
 from kdump.convert.single_file import row_writer
-from kdump.convert.single_file.csv import CsvWriter
-from kdump.convert.single_file.ndjson import NdjsonWriter
+from kdump.convert.single_file.writers import CsvWriter, NdjsonWriter
 from kdump.kernel import text
 from kdump.kernel.row_lines import ARRAYS, KINDS, SMALLEST_BUFFER, STYLES, RowLines
 from support import plain_rows

@@ -8,8 +8,16 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import Final
 
-from kdump.dump.fields.cursor import ByteField, FieldCursor, FieldGroup, Part, RecordContent, Span, bytes_left
-from kdump.dump.fields.payload import decompressed
+from kdump.dump.fields.cursor import (
+    ByteField,
+    FieldCursor,
+    FieldGroup,
+    Part,
+    RecordContent,
+    Span,
+    bytes_left,
+    decompressed,
+)
 from kdump.format import batch as layout
 from kdump.format import kafka07, legacy
 from kdump.kernel.crc import crc32
