@@ -133,7 +133,7 @@ class LogBatches:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the offsets of each batch are above those of the batch before it, and not below the name of its file."""
+        """Whether offsets rise from batch to batch, and no batch has one below the base offset of its file."""
         if not len(self):
             return True
         above = all(map(lt, self.last, islice(self.first, 1, None)))
