@@ -206,6 +206,7 @@ class ReplicaCopy:
                 stretches.append(self._stretch(IndexRange(number, number + 1), compacted=False, doubtful=True))
                 start = number + 1
             stretches.append(self._stretch(IndexRange(start, part.stop), compacted=compacted))
+        stretches = [each for each in stretches if each.start < each.stop]
         if compacted and self._part is not None and found.logs:
             stretches = self._up_to_edges(stretches, self._part)
         return [each for each in stretches if each.start < each.stop]
@@ -216,10 +217,14 @@ class ReplicaCopy:
         low = max(part.within.start, found.logs[0].base_offset or 0)
         high = min(part.within.stop, self.history.end_offset, *(() if self.cut is None else (self.cut,)))
         if not len(found):
-            return [] if found.damage else [Stretch(low, high, found, IndexRange(0, 0))]
-        if not found.is_break(0):
+            return [] if found.damage or self.left_out else [Stretch(low, high, found, IndexRange(0, 0))]
+        if not stretches:
+            return []
+        numbers = {log.path: number for number, log in enumerate(found.logs)}
+        left_out = [(numbers[each.path], each.position) for each in self.left_out]
+        if not found.is_break(0) and min(left_out, default=(1 << 31, 0)) > (found.file[0], found.position[0]):
             stretches[0] = stretches[0]._replace(start=min(stretches[0].start, low))
-        if not found.ends_damaged:
+        if not found.ends_damaged and max(left_out, default=(-1, 0)) < (found.file[-1], found.position[-1]):
             stretches[-1] = stretches[-1]._replace(stop=max(stretches[-1].stop, high))
         return stretches
 

@@ -92,6 +92,19 @@ class SegmentSearch:
         segments = partition.segments[-1:] if has_numbered_segments(partition) else partition.segments
         return max((self.reader(segment.log).next_offset(segment.log.size) for segment in segments), default=0)
 
+    def is_named_right(self, segments: Sequence[Segment], number: int) -> bool:
+        """Whether a log file has not only batches with offsets below its name, and below the file before it.
+
+        A range of these offsets would not look for them there. Raises SourceError.
+        """
+        log, reader = segments[number].log, self.reader(segments[number].log)
+        base, first = log.base_offset or 0, reader.first_batch(0, log.size)
+        if first is None:
+            return True
+        lowest = first.last_offset if first.base_offset == NO_VALUE else first.base_offset
+        below = (segments[number - 1].log.base_offset or 0) if number else base
+        return lowest >= below or reader.next_offset(log.size) > base
+
     def extents(
         self, partition: Partition, start: int, stop: int, how: ExtentOptions = USUAL_EXTENTS
     ) -> Iterator[Extent]:
@@ -158,7 +171,8 @@ class SegmentSearch:
                 inside = reader.first_record_offset(found.position, size)
                 first = start if inside is None else inside
             end = found.position + found.size
-            in_order = not how.is_sparse or self._is_below_rest(found, segment.log)
+            # Whatever lies beside the range: a batch that goes on in the next one may claim the offsets of others.
+            in_order = not (how.is_sparse or first < stop) or self._is_below_rest(found, segment.log)
             return end if first < stop else found.position, in_order
         if how.grows:
             last = reader.find(stop - 1, size)
