@@ -188,6 +188,11 @@ class Batch(NamedTuple):
         )
 
 
+def first_known_offset(batch: Batch) -> int:
+    """The first offset of a batch; the last one of a wrapper message, whose header does not say it."""
+    return batch.last_offset if batch.is_wrapper else batch.base_offset
+
+
 def next_sequence(sequence: int, increment: int) -> int:
     """The sequence `increment` records later, modulo 2^31 (DefaultRecordBatch.incrementSequence).
 

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from kdump.errors import SourceError
-from kdump.format.batch import HEADER_SIZE, UP_TO_MAGIC, Batch, header_at
-from kdump.kernel.results import NO_VALUE
+from kdump.format.batch import HEADER_SIZE, UP_TO_MAGIC, Batch, first_known_offset, header_at
 from kdump.kernel.scan import SUSPECTS
 from kdump.log.ranges import ByteRange, OffsetRange, range_to
 from kdump.log.severity import Severity
@@ -70,7 +69,7 @@ class DamagedRange(NamedTuple):
 
 def damaged_batch(batch: Batch, suspect: int) -> Damage:
     """The bytes of a batch whose header is plausible and whose bytes are damaged."""
-    first = batch.last_offset if batch.base_offset == NO_VALUE else batch.base_offset
+    first = first_known_offset(batch)
     offsets = OffsetRange(first, batch.last_offset + 1) if 0 <= first <= batch.last_offset else None
     return Damage(ByteRange(batch.position, batch.position + batch.size), codes_of(suspect)[0], offsets)
 

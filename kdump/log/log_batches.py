@@ -110,7 +110,7 @@ class LogBatches:
         lasts = cells[_LAST::_WIDTH].tolist()
         if min(firsts) == NO_VALUE:
             for index, first in enumerate(firsts):
-                if first == NO_VALUE:
+                if first == NO_VALUE and chunk.row(index).is_wrapper:
                     firsts[index], lasts[index], counts[index] = _inside(chunk, index, limit)
         emptied = any(map(le, counts, map(sub, lasts, firsts)))
         if emptied or any(map(and_, cells[_ATTRIBUTES::_WIDTH].tolist(), repeat(DELETE_HORIZON))):

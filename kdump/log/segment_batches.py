@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from kdump.format.batch import CODEC_MASK, CONTROL, TRANSACTIONAL, Batch
+from kdump.format.batch import CODEC_MASK, CONTROL, TRANSACTIONAL, Batch, first_known_offset
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.kernel.producer_results import events_in
 from kdump.kernel.producers import Runs
@@ -334,14 +334,14 @@ def _span_of_state(state: ScanState, number: int, position: int, size: int, susp
 
 
 def _span_of(batch: Batch, suspect: int, number: int) -> BatchSpan:
-    position, size, magic, first, last, _, epoch, _, attributes, _, timestamp, producer, producer_epoch, _ = batch
+    position, size, magic, _, last, _, epoch, _, attributes, _, timestamp, producer, producer_epoch, _ = batch
     legacy = magic < 2
     return BatchSpan(
         number,
         position,
         size,
         magic,
-        last if first == NO_VALUE else first,
+        first_known_offset(batch),
         last,
         -1 if legacy else epoch,
         attributes,

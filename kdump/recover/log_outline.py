@@ -252,7 +252,7 @@ class _OutlineReader:
         if self._linked and isinstance(items[-1].what, OffsetRange):
             previous = items[-1].what
         first = batch.base_offset
-        if first == NO_VALUE:
+        if batch.is_wrapper and self._log.kind is not Kind.KAFKA07:
             # Only the messages inside a wrapper message say where it begins.
             first = self._first_inside(batch)
         total = self._total_at(batch.position)
@@ -278,7 +278,7 @@ class _OutlineReader:
         if total is not None:
             header = reader_of(self._source)(item.position, HEADER_SIZE).ljust(HEADER_SIZE, b"\0")
             batch = batch_from_header(header, item.position, item.length)
-            total.add(batch, self._first_inside(batch) if batch.base_offset == NO_VALUE else item.offset, joined=False)
+            total.add(batch, self._first_inside(batch) if batch.is_wrapper else item.offset, joined=False)
 
     def _total_at(self, position: int) -> _BatchTotals | None:
         """The removed range with this position; positions only rise."""

@@ -22,7 +22,7 @@ from kdump.storage.source import reader_of
 from kdump.storage.walk import BatchChunk, ForeignBatch
 
 _WIDTH: Final = len(BATCH_COLUMNS)
-_FIRST, _LAST = BATCH_COLUMNS.index("base_offset"), BATCH_COLUMNS.index("last_offset")
+_FIRST, _LAST, _MAGIC = map(BATCH_COLUMNS.index, ("base_offset", "last_offset", "magic"))
 _ROWS: Final = 1024
 _MOST_DAMAGE: Final = 10_000
 _MOST_ABORTED: Final = 100_000
@@ -208,8 +208,8 @@ def firsts_and_lasts(cells: memoryview, end_offset: int) -> tuple[list[int], lis
     firsts: list[int] = cells[_FIRST::_WIDTH].tolist()
     lasts: list[int] = cells[_LAST::_WIDTH].tolist()
     if min(firsts) == NO_VALUE:
-        for index, first in enumerate(firsts):
-            if first == NO_VALUE:
+        for index, (first, magic) in enumerate(zip(firsts, cells[_MAGIC::_WIDTH].tolist(), strict=True)):
+            if first == NO_VALUE and magic < 2:
                 before = lasts[index - 1] + 1 if index else end_offset
                 firsts[index] = min(before, lasts[index])
     return firsts, lasts

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
 
 from kdump.errors import KdumpError
+from support import build
 from support.conversion_losses import Case, NotApplicable, broken_promises, case, has_source
 from support.laws import examples
 from support.losses import FIXTURES
@@ -107,3 +109,25 @@ def test_a_last_segment_without_a_valid_batch_is_said(
     else:
         assert missing == [(int(last.stem), None, False)]
         assert is_error
+
+
+@pytest.mark.parametrize("damaged", [0, 2, 5])
+def test_the_lowest_base_offset_is_no_wrapper_message(tmp_path: Path, damaged: int) -> None:
+    """A batch with the offset of a field that is not there; as the last one it does not say where the log ends."""
+    if not has_source():
+        pytest.skip("no Spark")
+    from support.spark_losses import read_ranges
+
+    batches = [
+        bytearray(build.batch([build.record(b"k", b"v")] * 5, base_offset=offset, last_offset_delta=4))
+        for offset in range(0, 30, 5)
+    ]
+    struct.pack_into(">q", batches[damaged], 0, -(1 << 63))
+    log = tmp_path / "logs/t-0/00000000000000000000.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b"".join(batches))
+    rows, missing, is_error, codes = read_ranges([log.parent.parent], "t-0", 0)
+    assert set(range(30)) - rows == set(range(5 * damaged, 5 * damaged + 5))
+    assert (-(1 << 63), 4 - (1 << 63), False) in missing
+    assert is_error
+    assert "offset/range" in codes

@@ -23,7 +23,7 @@ from kdump.convert.log_output.log_batches import (
     offset_at,
 )
 from kdump.convert.log_output.time_choice import TimeChoice
-from kdump.convert.records.holes import HoleTracker, first_known_offset
+from kdump.convert.records.holes import HoleTracker
 from kdump.format import codec as codecs
 from kdump.format.batch import (
     CODEC_MASK,
@@ -34,6 +34,7 @@ from kdump.format.batch import (
     LOG_OVERHEAD,
     TRANSACTIONAL,
     Batch,
+    first_known_offset,
     next_sequence,
     wrapped,
 )

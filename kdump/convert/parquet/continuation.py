@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kdump.convert.parquet.manifest import BatchIdentity, ConvertedPartition
-from kdump.convert.records.holes import first_known_offset
 from kdump.errors import KdumpError, SourceError
-from kdump.format.batch import Batch
+from kdump.format.batch import Batch, first_known_offset
 from kdump.format.naming import base_offset_of
 from kdump.log.log_slice import LogSlice, SlicedPartition, walk_of_slice
 from kdump.storage.file_store import absolute

@@ -20,12 +20,13 @@ from kdump.convert.parquet.manifest import (
 from kdump.convert.parquet.output_directory import OutputDirectory, StagingFolder, WrittenPartition
 from kdump.convert.parquet.writer import PartitionWriter, WrittenFile, stream_columns
 from kdump.convert.records.decode_ahead import decode_ahead
-from kdump.convert.records.holes import KEPT_HOLES, PartHoles, first_known_offset, joined_holes
+from kdump.convert.records.holes import KEPT_HOLES, PartHoles, joined_holes
 from kdump.convert.records.outcome_ranges import OutcomeRange, OutcomeRanges
 from kdump.convert.records.reader import ReadSlice, RecordStream
 from kdump.convert.tables import record_schema
 from kdump.convert.value_texts import log_columns
 from kdump.errors import KdumpError
+from kdump.format.batch import first_known_offset
 from kdump.log.damage import DamagedRange
 from kdump.log.isolation import Isolation
 from kdump.log.log_slice import SlicedPartition

@@ -84,7 +84,8 @@ class LogKnowledge:
         """What is known of the copies of a topic-partition, which are of one topic. Raises SourceError."""
         try:
             known = [self._copy(copy, alone=len(copies) == 1) for copy in copies]
-            are_named = [self._is_named_right(each) for each in known]
+            are_named = all(map(self._is_named_right, known))
+            is_right = are_named and not any(self._ends_below_name(each) for each in known)
         finally:
             self._search.close()
         compacted = any(self._is_cleaned(each) for each in known)
@@ -92,20 +93,20 @@ class LogKnowledge:
         if len(known) > 1:
             common = common_log([each.history for each in known], compacted=compacted or self._shows_cleaning(known))
             parts = any(cut < each.history.end_offset for each, cut in zip(known, common.history.cuts, strict=True))
-            if parts or not all(are_named):
+            if parts or not is_right:
                 # Their histories part, or damage makes it look so: all batches say it.
                 settled = settle_histories(copies, MAX_BATCH_BYTES)
                 known = [each._replace(history=own) for each, own in zip(known, settled.of_copies, strict=True)]
                 common = settled.common
             compacted, end = common.compacted, common.end
         bases = [base_offset_of(each.partition.segments[0].log) for each in known if each.partition.segments]
-        if not all(are_named):
+        if not is_right:
             found = [batches for each in known if len(batches := self._ordered(each))]
-            bases += [batches.first[0] for batches in found]
+            bases += [] if are_named else [batches.first[0] for batches in found]
             end = max((batches.last[-1] + 1 for batches in found), default=end) if common is None else end
         starts = [each.context.log_start_offset or 0 for each in known]
         start = max(min(bases, default=0), *starts)
-        is_cut = all(are_named) and all(has_numbered_segments(copy) for copy in copies)
+        is_cut = are_named and all(has_numbered_segments(copy) for copy in copies)
         return KnownLog(copies[0].topic_partition, tuple(known), start, max(start, end), common, is_cut, compacted)
 
     def _copy(self, copy: Partition, *, alone: bool) -> KnownCopy:
@@ -124,16 +125,22 @@ class LogKnowledge:
     def _is_named_right(self, copy: KnownCopy) -> bool:
         """Whether the names of the files say where the offsets are.
 
-        Of a log without the log cleaner only the last file is looked at, where it has no offset of its name: the ranges
-        of the others show what is missing in them.
+        Of a log without the log cleaner only the last file is looked at, where its end is below its name: the ranges of
+        the others show what is missing in them.
         """
         segments = copy.partition.segments
         if not has_numbered_segments(copy.partition) or not segments:
             return True
         if self._is_cleaned(copy) or copy.context.start_because == "own":
             return all(self._search.is_named_right(segments, number) for number in range(len(segments)))
-        is_doubtful = copy.history.end_offset == segments[-1].log.base_offset and segments[-1].log.size
-        return not is_doubtful or self._search.is_named_right(segments, len(segments) - 1)
+        return not self._ends_below_name(copy) or self._search.is_named_right(segments, len(segments) - 1)
+
+    def _ends_below_name(self, copy: KnownCopy) -> bool:
+        """Whether the last batch of the last file lies below its name: it does not say where the log ends."""
+        last = copy.partition.segments[-1].log if copy.partition.segments else None
+        if last is None or not last.size or copy.history.end_offset != last.base_offset:
+            return False
+        return self._search.reader(last).first_batch(0, last.size) is not None
 
     def _ordered(self, copy: KnownCopy) -> LogBatches:
         found = LogBatches([LogSlice(one.log) for one in copy.partition.segments])

@@ -7,7 +7,7 @@ covers the offset of a batch, and of a damaged one nothing is sure.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from kdump.format.batch import Batch
+from kdump.format.batch import first_known_offset
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.log.log_slice import LogSlice
@@ -51,11 +51,6 @@ class PartHoles(NamedTuple):
     base_offset: int | None = None
     continued: bool | None = None
     open_hole: int | None = None
-
-
-def first_known_offset(batch: Batch) -> int:
-    """The first offset of a batch; the last one of a wrapper message, whose header does not say it."""
-    return batch.last_offset if batch.is_wrapper else batch.base_offset
 
 
 class HoleTracker:

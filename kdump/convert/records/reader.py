@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from kdump.convert.records.holes import Hole, HoleTracker, PartHoles, first_known_offset
+from kdump.convert.records.holes import Hole, HoleTracker, PartHoles
 from kdump.convert.records.ordered_log import ordered_log
 from kdump.convert.records.outcome_ranges import OutcomeRange, OutcomeRanges
 from kdump.convert.tables import LARGEST_DATA, USUAL_ROOM, FreeMemory, RecordBuffers, Room
-from kdump.format.batch import Batch
+from kdump.format.batch import Batch, first_known_offset
 from kdump.kernel.columns import BROKEN, COMPRESSED, NO_ROOM, BatchParts, Columns
 from kdump.kernel.records import STATUSES
 from kdump.kernel.scan import SUSPECTS

@@ -5,8 +5,8 @@ the last batch ends, against the offsets at which the log has ended.
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from kdump.format.batch import Batch
-from kdump.kernel.results import NO_VALUE, BatchDiagnosis, ScanState
+from kdump.format.batch import Batch, first_known_offset
+from kdump.kernel.results import BatchDiagnosis, ScanState
 from kdump.verify.findings import Finding, Severity, make_finding
 
 if TYPE_CHECKING:
@@ -14,20 +14,17 @@ if TYPE_CHECKING:
 
 
 def _backwards(path: str, batch: Batch, diagnosis: BatchDiagnosis, base: int | None) -> Finding:
-    offset = batch.last_offset if batch.base_offset == NO_VALUE else batch.base_offset
-    return make_finding(
-        "offset/backwards", path, batch.position, batch.size, offset=offset, previous=diagnosis.previous_offset
-    )
+    offset, previous = first_known_offset(batch), diagnosis.previous_offset
+    return make_finding("offset/backwards", path, batch.position, batch.size, offset=offset, previous=previous)
 
 
 def _range(path: str, batch: Batch, diagnosis: BatchDiagnosis, base: int | None) -> Finding:
-    offset = batch.last_offset if batch.base_offset == NO_VALUE else batch.base_offset
     return make_finding(
         "offset/range",
         path,
         batch.position,
         batch.size,
-        offset=offset,
+        offset=first_known_offset(batch),
         last=batch.last_offset,
         base="not known" if base is None else base,
     )
