@@ -20,6 +20,7 @@ from kdump.storage.file_store import entries_of, exists, open_source, parent_of
 from kdump.storage.source import read_whole
 
 if TYPE_CHECKING:
+    from kdump.broker.metadata_image.image_reader import ClusterMetadata
     from kdump.broker.metadata_image.topics_image import TopicImage
 
 _MOST_ENTRIES: Final = 1000
@@ -44,12 +45,13 @@ class KraftDirectory(NamedTuple):
     """A log directory of a broker in KRaft mode, and the topics in the metadata log that was found for it.
 
     `topics` are None without a metadata log. `is_complete`: nothing of that log is missing, so that a topic which it
-    does not have does not exist.
+    does not have does not exist. `metadata_log` is the path of its directory.
     """
 
     meta: MetaProperties
     topics: "Mapping[str, TopicImage] | None" = None
     is_complete: bool = False
+    metadata_log: str | None = None
 
     def placement(self, partition: naming.TopicPartition) -> PartitionPlacement | None:
         """What the metadata say about a partition; None where they say nothing."""
@@ -75,8 +77,16 @@ def kraft_directory(path: str) -> KraftDirectory | None:
     for place in (path, *_beside(path, meta)):
         log = os.path.join(place, f"{naming.METADATA_TOPIC}-0")
         if exists(log):
-            return _with_topics(meta, place, _stamp(log))
+            found = cluster_metadata(log)
+            if found is None:
+                break
+            return KraftDirectory(meta, found.image.topics.by_name, found.is_complete, log)
     return KraftDirectory(meta)
+
+
+def cluster_metadata(path: str) -> "ClusterMetadata | None":
+    """What a metadata log makes of its cluster, None where it cannot be read. The last two are kept."""
+    return _cluster_metadata(path, _stamp(path))
 
 
 def meta_of(path: str) -> MetaProperties | None:
@@ -127,12 +137,11 @@ def _stamp(log: str) -> tuple[tuple[str, int, int], ...]:
 
 
 @lru_cache(maxsize=2)
-def _with_topics(meta: MetaProperties, place: str, stamp: tuple[tuple[str, int, int], ...]) -> KraftDirectory:
+def _cluster_metadata(path: str, stamp: tuple[tuple[str, int, int], ...]) -> "ClusterMetadata | None":
     from kdump.broker.metadata_image.image_reader import read_image  # only a log directory of KRaft needs it
     from kdump.broker.metadata_image.metadata_log import find_metadata_log
 
     try:
-        found = read_image(find_metadata_log(os.path.join(place, f"{naming.METADATA_TOPIC}-0")))
+        return read_image(find_metadata_log(path))
     except SourceError:
-        return KraftDirectory(meta)
-    return KraftDirectory(meta, found.image.topics.by_name, found.is_complete)
+        return None

@@ -121,8 +121,8 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
     "--metadata",
     metavar="PATH",
     shell_complete=completion.files,
-    help="With --compare, say by this __cluster_metadata-0 which copy was away too long. Default: one beside the"
-    " copies.",
+    help="Say by this __cluster_metadata-0 whether a topic is compacted, and with --compare which copy was away too"
+    " long. Default: one beside the copies.",
 )
 @click.option(
     "--show-keys",
@@ -286,7 +286,6 @@ def _refuse(names: Iterable[str], why: str) -> None:
 def _refuse_only_compared(chosen: dict[str, Any]) -> None:
     """Raise UsageError for an option that nothing but a comparison heeds."""
     for option, given in (
-        ("--metadata", chosen["metadata"] is not None),
         ("--show-keys", chosen["show_keys"]),
         (f"--fail-on {options.UNDECIDED}", chosen["fail_on"] == options.UNDECIDED),
     ):
@@ -304,7 +303,7 @@ def _refuse_only_in_fingerprints(chosen: dict[str, Any]) -> None:
         raise click.UsageError("--key-file is about fingerprints: give --fingerprint FILE or --compare, too")
     if not is_written:
         return
-    _refuse((*OF_CHECKS, "compare", *OF_FINDINGS), "--fingerprint writes a file, and checks nothing")
+    _refuse((*OF_CHECKS, "compare", "metadata", *OF_FINDINGS), "--fingerprint writes a file, and checks nothing")
     if chosen["format_name"] in PAGE_FORMATS:
         raise click.UsageError("a fingerprint is compared, and is no page: leave out --format html")
     if chosen["fingerprint"] == "-":
@@ -343,7 +342,7 @@ def _fingerprint(chosen: dict[str, Any]) -> int:
 
 def _check_fingerprints(chosen: dict[str, Any], files: Collection[str]) -> int:
     """Read fingerprints whole. Returns the exit status."""
-    _refuse((*OF_CHECKS, *OF_FINDINGS, *OF_LOGS), "a fingerprint is read whole, and has no findings")
+    _refuse((*OF_CHECKS, "metadata", *OF_FINDINGS, *OF_LOGS), "a fingerprint is read whole, and has no findings")
     if chosen["format_name"] in PAGE_FORMATS:
         raise click.UsageError("a fingerprint is compared, and is no page: leave out --format html")
     problems = ProblemLog("checked")
@@ -432,6 +431,11 @@ def _reports(
     found: Callable[[], Iterator[Found]], chosen: dict[str, Any], progress: Progress
 ) -> Iterator[verify.Report]:
     compacted = {"yes": True, "no": False}.get(chosen["compacted"])
+    if chosen["metadata"] is not None:
+        from kdump.broker.metadata_image.image_reader import read_image
+        from kdump.broker.metadata_image.metadata_log import find_metadata_log
+
+        read_image(find_metadata_log(chosen["metadata"]))  # what cannot be read is said before anything else
     what = verify.VerifyOptions(
         chosen["deep"],
         compacted,
@@ -440,6 +444,7 @@ def _reports(
         io_limit=chosen["io_limit"],
         keep_cache=chosen["keep_cache"],
         maps=chosen["format_name"] in PAGE_FORMATS,
+        metadata=chosen["metadata"],
     )
     with execution(found, chosen, progress) as job:
         yield from verify.verify_logs(job.found, what, engine=job.engine, on_bytes=job.progress.advance)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from kdump.broker.cleaner.cleanup import cleanup_of
 from kdump.convert.preparation import PreparedPartition
 from kdump.convert.records.holes import KEPT_HOLES, Hole, PartHoles, joined_holes
 from kdump.convert.results import DamagedLog
@@ -11,6 +12,7 @@ from kdump.log.compaction import is_compacted
 from kdump.log.log_slice import LOWEST
 from kdump.log.ranges import UNKNOWN_END, OffsetRange, united, without
 from kdump.replicas.merge import MissingRecords
+from kdump.storage.walk import MAX_BATCH_BYTES
 from kdump.verify.checks import segments
 from kdump.verify.findings import Finding, Severity, make_finding
 
@@ -53,7 +55,17 @@ def missing_of(of: PreparedPartition, parts: Iterable[PartHoles], start: int | N
             found = [each for each in found if each.offsets.last is not None]
             found.append(Hole(OffsetRange(end if begins is None else min(begins, end), mark)))
     ranges = list(_asked(found, low, stop))
-    return Missing(tuple(_records(_united(ranges), mark, exact=not compacted)), tuple(findings))
+    exact = not compacted and _is_known(of, ranges)
+    return Missing(tuple(_records(_united(ranges), mark, exact=exact)), tuple(findings))
+
+
+def _is_known(of: PreparedPartition, found: Iterable[Hole]) -> bool:
+    """Whether it is known of all holes between valid batches that no log cleaner removed what is missing."""
+    copy, holes = of.partition.copy, [each.offsets for each in found if not each.damaged and each.exact]
+    if copy is None or not holes:
+        return True
+    known = cleanup_of(copy, holes, MAX_BATCH_BYTES)
+    return all(known.is_compaction(each) is False for each in holes)
 
 
 def _shown(of: PreparedPartition) -> bool:

@@ -45,7 +45,7 @@ def damaged_offsets(given: PlanInput, given_up: GivenUp, segments: Iterable[LogO
     damaged = Damaged(
         tuple((one.offsets.start, one.offsets.last) for one in found),
         reader.bytes,
-        reader.is_proven and not report.compacted and all(one.exact for one in found),
+        reader.is_proven and not report.compacted and report.missing_is_known and all(one.exact for one in found),
     )
     if reader.unsearched:
         damaged = Damaged(None, None, exact=False)

@@ -17,10 +17,10 @@ from kdump.storage.source import read_whole
 class CheckpointContext(NamedTuple):
     """What the files of a log directory say of one partition; None where they say nothing.
 
-    `cleaned`: the log cleaner has been over it, up to `cleaner_offset`. `clean_shutdown`: the broker shut down cleanly
-    and has not started since. `start_because` says where the recovery point comes from: "checkpoint", a line of the log
-    directory; 0 for "no-line", "no-checkpoint" (the file is missing or cannot be read), and "own", a partition in no
-    log directory.
+    `cleaned`: the log cleaner has been over it, up to `cleaner_offset`, or over another partition of its topic.
+    `clean_shutdown`: the broker shut down cleanly and has not started since. `start_because` says where the recovery
+    point comes from: "checkpoint", a line of the log directory; 0 for "no-line", "no-checkpoint" (the file is missing
+    or cannot be read), and "own", a partition in no log directory.
     """
 
     recovery_point: int | None = None
@@ -47,6 +47,7 @@ class CheckpointOffsets:
         self._log_starts = self._of("log-start-offset-checkpoint")
         self._high_watermarks = self._of("replication-offset-checkpoint")
         self._cleaned = self._of("cleaner-offset-checkpoint")
+        self._cleaned_topics = {name.topic for name, offset in self._cleaned.items() if offset > 0}
 
     def _of(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -69,7 +70,7 @@ class CheckpointOffsets:
             self._recovery_points.get(name),
             self._log_starts.get(name),
             self._high_watermarks.get(name),
-            self._cleaned.get(name, 0) > 0,
+            name.topic in self._cleaned_topics,
             self._clean_shutdown,
             self._start_because(name),
             self._cleaned.get(name),

@@ -45,6 +45,7 @@ class Finding:
         from kdump.verify.catalogue.sentence import sentence_of  # a valid log needs no catalogue
 
         values = {"position": self.position, "length": self.length, "offset": self.offset, **self.data}
+        values["unproven"] = self.severity is Severity.WARNING
         return sentence_of(self.code, values)
 
     @property

@@ -26,7 +26,8 @@ class LogState:
 
     `broken`: bytes or segments are damaged or missing. `gapped`: offsets are missing. `compacted`: the log cleaner
     went over it. `magics` counts batches by magic. `epochs` are the changes of the leader epoch: epoch, first offset,
-    position. `empty` are the paths of the segments before the active one that have no bytes.
+    position. `empty` are the paths of the segments before the active one that have no bytes. `holes` are the offsets
+    [start, stop) between two segments, each after the path of the second.
     """
 
     def __init__(self, compacted: bool) -> None:
@@ -37,22 +38,15 @@ class LogState:
         self.magics = [0, 0, 0]
         self.epochs: list[tuple[int, int, int]] = []
         self.empty_segments: list[str] = []
-        self._missing: list[tuple[str, int, int]] = []
+        self.holes: list[tuple[str, int, int]] = []
 
     @property
     def end_offset(self) -> int | None:
         """The offset after the last segment so far, None where damage hides it."""
         return None if self.previous is None else self.previous.end_offset
 
-    def missing_segments(self, *, compacted: bool) -> "Iterator[Finding]":
-        """segment/missing for each hole between segments. A later segment can show that the log is `compacted`."""
-        for path, base, end_offset in self._missing:
-            from kdump.verify.checks import segments
-
-            yield segments.missing(path, base, end_offset, compacted=compacted)
-
     def check_neighbours(self, log: LogFile, scanned: ScanState) -> "Iterator[Finding]":
-        """Check a segment against the segment before it; `missing_segments` has the offsets between them."""
+        """Check a segment against the segment before it; `holes` has the offsets between them."""
         previous, base, path = self.previous, log.base_offset, log.path
         if previous is None or base is None:
             return
@@ -61,7 +55,7 @@ class LogState:
 
             yield segments.overlap(previous.path, previous.last_position, previous.last_offset, base)
         elif previous.end_offset is not None and base > previous.end_offset:
-            self._missing.append((path, base, previous.end_offset))
+            self.holes.append((path, previous.end_offset, base))
             self.gapped = True
         if scanned.batches and 0 <= scanned.first_epoch < previous.epoch:
             from kdump.verify.checks import epochs

@@ -80,11 +80,23 @@ class PartitionVerifier:
         self._transactions: Transactions | None = None
         self._views: dict[str, SegmentView] = {}
         self._cells: dict[str, RangeCells] = {}
+        self._is_compacted_topic: bool | None = None
 
-    def _is_compacted_log(self) -> bool:
-        """Whether anything shows that the log cleaner goes over the partition."""
-        name, shown = self._partition.topic_partition, self._state.compacted
-        return is_compacted_log(name, shown=shown, option=self._options.compacted)
+    def _is_compacted_log(self, *, shown: bool, lacks: bool) -> bool:
+        """Whether the log cleaner goes over the log. `shown`: a segment shows it. `lacks`: offsets are missing.
+
+        The name of the topic, and the metadata of the cluster, are asked only then: they do not say that it did.
+        """
+        if self._options.compacted is not None:
+            return self._options.compacted
+        if shown or self._context.cleaned or not lacks:
+            return shown or self._context.cleaned
+        if self._is_compacted_topic is None:
+            from kdump.broker.cleaner.cleanup import is_compacted_topic  # few logs have holes
+
+            of_metadata = is_compacted_topic(self._partition, self._options.metadata) is True
+            self._is_compacted_topic = is_compacted_log(self._partition.topic_partition, shown=of_metadata)
+        return self._is_compacted_topic
 
     def _first_epoch(self) -> int:
         """The first offset of the first leader epoch, which moves with the log start offset; 0 where not known."""
@@ -255,7 +267,8 @@ class PartitionVerifier:
             from kdump.verify.checks import offsets
 
             # Damage may have removed the only sign of the log cleaner.
-            compacted = self._is_compacted(scanned) or (self._options.compacted is None and bool(scanned.broken))
+            compacted = self._is_compacted_log(shown=bool(scanned.compacted), lacks=True)
+            compacted = compacted or (self._options.compacted is None and bool(scanned.broken))
             self._report.add([offsets.gaps(gaps_of(log.path, scanned), compacted=compacted)])
         if scanned.inner_magic:
             from kdump.verify.checks import records
@@ -275,16 +288,10 @@ class PartitionVerifier:
         # A timestamp in the future does not show how late it is.
         self._report.max_timestamp = max(self._report.max_timestamp, largest if now is None else min(largest, now))
 
-    def _is_compacted(self, scanned: ScanState) -> bool:
-        """Whether the log cleaner went over the segment."""
-        if self._options.compacted is not None:
-            return self._options.compacted
-        return bool(scanned.compacted) or self._context.cleaned
-
     def _end_log(self, segment: Segment, summary: RangeSummary) -> None:
         """Check a segment of record batches or messages against what comes before, and its companions."""
         log, scanned, state = segment.log, summary.scanned, self._state
-        compacted = self._is_compacted(scanned)
+        compacted = self._is_compacted_log(shown=bool(scanned.compacted), lacks=bool(scanned.gaps))
         state.compacted = state.compacted or compacted
         hidden = summary.damaged_at > scanned.last_position
         valid_end = scanned.last_offset + 1 if scanned.batches else log.base_offset
@@ -382,7 +389,8 @@ class PartitionVerifier:
         report.end_is_known = end is not None
         if end is not None:
             report.log_end_offset = end
-        report.compacted = self._is_compacted_log()
+        shown = self._is_compacted_log(shown=self._state.compacted, lacks=bool(self._state.holes))
+        report.compacted = is_compacted_log(partition.topic_partition, shown=shown, option=self._options.compacted)
         self._check_segments()
         self._producers.check_end(self._state)
         if end is not None and partition.segments[-1].log.active:
@@ -410,7 +418,7 @@ class PartitionVerifier:
     def _check_segments(self) -> None:
         """Check the segments together: empty ones, several magics, a timestamp that blocks retention."""
         report, partition, state = self._report, self._partition, self._state
-        report.add(state.missing_segments(compacted=report.compacted))
+        self._add_missing_segments()
         if state.empty_segments:
             from kdump.verify.checks import segments
 
@@ -425,6 +433,24 @@ class PartitionVerifier:
 
             path, position, timestamp = self._future[0]
             report.add([timestamps.retention(path, position, timestamp, later)])
+
+    def _add_missing_segments(self) -> None:
+        """Add what is missing between segments. A later segment can show that the log is compacted."""
+        holes, compacted = self._state.holes, self._report.compacted
+        if not holes:
+            return
+        from kdump.broker.cleaner.cleanup import Cleanup, cleanup_of
+        from kdump.log.ranges import OffsetRange
+        from kdump.verify.checks import segments
+
+        is_known = compacted or self._options.compacted is not None
+        limit, metadata = self._options.max_batch_bytes, self._options.metadata
+        ranges = [OffsetRange(*hole) for _, *hole in holes]
+        known = Cleanup(compacted) if is_known else cleanup_of(self._partition, ranges, limit, metadata)
+        for (path, *_), hole in zip(holes, ranges, strict=True):
+            is_removed = known.is_compaction(hole)
+            self._report.missing_is_known &= is_removed is not None
+            self._report.add([segments.missing(path, hole.stop, hole.start, compacted=is_removed)])
 
     def _segments_after(self, path: str) -> int:
         """The number of segments after the one at this path."""

@@ -57,7 +57,8 @@ class Report:
     has the numbers of those that are not in `findings`.
     `log_end_offset` is the offset after the last batch, None where damaged batches hide it. `end_is_known` is False
     where a tail may have held more offsets.
-    `compacted`: a segment, the name of the topic, a checkpoint or the options show that the log cleaner is at work.
+    `compacted`: a segment, the name of the topic, a checkpoint, the metadata of the cluster or the options show that
+    the log cleaner is at work. `missing_is_known` is False where it is not known whether one removed what is missing.
     `outcome` is what a broker's next start would leave of the partition, None without findings or a directory.
     `context` is what the checkpoints of the log directory say about the partition. `valid_segments` are the segments,
     by file name, that a broker's recovery leaves as they are, where VerifyOptions asks for them. Then `views` are what
@@ -84,6 +85,7 @@ class Report:
     topic_id: str | None = None
     has_metadata: bool = False
     compacted: bool = False
+    missing_is_known: bool = True
     open: "list[OpenTransaction]" = field(default_factory=list)
     outcome: "LoadResult | None" = None
     context: CheckpointContext = field(default_factory=CheckpointContext)

@@ -64,7 +64,8 @@ class VerifyOptions(NamedTuple):
     it. `max_batch_bytes` bounds a batch and its decompressed records. `live`: a broker is writing. `now_ms` is the time
     of the clock, for timestamps in the future; None for that of the machine. `io_limit` bounds the bytes of logs and
     indexes that are read a second. `keep_cache`: leave what was read in the page cache; None: unless a broker is
-    writing. `maps`: the report of a partition with errors or warnings has its map.
+    writing. `maps`: the report of a partition with errors or warnings has its map. `metadata` is the path of a metadata
+    log of the cluster, None for the one beside a partition.
     """
 
     deep: bool = False
@@ -75,6 +76,7 @@ class VerifyOptions(NamedTuple):
     io_limit: int | None = None
     keep_cache: bool | None = None
     maps: bool = False
+    metadata: str | None = None
 
 
 class ScanOptions(NamedTuple):
@@ -92,6 +94,7 @@ class ScanOptions(NamedTuple):
     io_limit: int | None = None
     keep_cache: bool | None = None
     maps: bool = False
+    metadata: str | None = None
     valid_segments: bool = False
     cell_bytes: int = 0
 

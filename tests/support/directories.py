@@ -61,12 +61,13 @@ class Writer:
         *,
         producer_epoch: int | None = None,
         timestamp: int | None = None,
+        key: bytes | None = b"key",
         **how: Any,
     ) -> Writer:
         if producer_epoch is None:
             producer_epoch = -1 if producer_id < 0 else 0
         built = build.batch(
-            [build.record(b"key", bytes(1500), timestamp=self.now_ms if timestamp is None else timestamp)],
+            [build.record(key, bytes(1500), timestamp=self.now_ms if timestamp is None else timestamp)],
             base_offset=self.offset,
             producer_id=producer_id,
             producer_epoch=producer_epoch,

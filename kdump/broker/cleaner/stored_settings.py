@@ -98,6 +98,11 @@ class StoredSettings:
         return _Cluster(found.image, node)
 
 
+def settings_in(image: "MetadataImage", broker: int | None, topic: str) -> TopicSettings:
+    """The settings of a topic that the metadata of a cluster store, on a broker where one is named."""
+    return _completed(TopicSettings(), _Cluster(image, None if broker is None else str(broker)), topic)
+
+
 def _completed(settings: TopicSettings, cluster: _Cluster, topic: str) -> TopicSettings:
     configurations = cluster.image.configurations
     own, everyone = configurations.of("topic", topic), configurations.of("broker", "")

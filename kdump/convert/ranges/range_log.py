@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from kdump.broker.cleaner.cleanup import is_compacted_topic
 from kdump.convert.ranges.known_log import KnownCopy, KnownLog
 from kdump.convert.ranges.segment_search import Extent, ExtentOptions, SegmentSearch, numbers_of_segments
 from kdump.convert.records.ordered_log import judged, ordered_log, slices_in_order
@@ -151,6 +152,7 @@ def _in_order(log: KnownLog, offsets: OffsetRange, partition: SlicedPartition, m
         raise error
     order = ordered(near, found)
     compacted = is_compacted_log(log.topic_partition, shown=log.compacted or found.compacted)
+    compacted = compacted or bool(is_compacted_topic(copy.partition))
     slices = [
         each._replace(lowest=max(each.lowest, offsets.start), highest=min(each.highest, offsets.stop - 1))
         for each in slices_in_order(order.batches, compacted=compacted)

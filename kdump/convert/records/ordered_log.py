@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kdump.broker.cleaner.cleanup import Cleanup, cleanup_of, is_compacted_topic
 from kdump.log.compaction import is_compacted
 from kdump.log.damage import DamagedRange
 from kdump.log.header_pass import missing_segment, read_headers
 from kdump.log.log_batches import IndexRange, LogBatches
 from kdump.log.log_slice import HIGHEST, LOWEST, HeaderPass, LogSlice, MissingOffsets, SlicedPartition
+from kdump.log.ranges import OffsetRange
 from kdump.replicas.batch_order import (
     LeftOutBatch,
     OrderedBatches,
@@ -56,7 +58,7 @@ def ordered_log(partition: SlicedPartition, max_batch_bytes: int) -> OrderedLog:
     copy = partition.copy
     if headers.is_ordered or copy is None or not copy.segments:
         known = partition._replace(headers=_with_gaps(headers, copy))
-        return OrderedLog(known, findings=tuple(_asked(known, headers)))
+        return OrderedLog(known, findings=tuple(_asked(known, headers, max_batch_bytes)))
     known = partition._replace(headers=headers)
     found = LogBatches([LogSlice(segment.log) for segment in copy.segments])
     for error in found.read(max_batch_bytes):
@@ -66,9 +68,9 @@ def ordered_log(partition: SlicedPartition, max_batch_bytes: int) -> OrderedLog:
             transactional=found.transactional, compacted=found.compacted, missing=tuple(_missing(found))
         )
         known = known._replace(headers=_with_gaps(headers, copy))
-        return OrderedLog(known, findings=tuple(_asked(known, headers)))
+        return OrderedLog(known, findings=tuple(_asked(known, headers, max_batch_bytes)))
     order = ordered(copy, found)
-    compacted = is_compacted(copy, shown=found.compacted)
+    compacted = is_compacted(copy, shown=found.compacted) or bool(is_compacted_topic(copy))
     slices = tuple(slices_in_order(order.batches, compacted=compacted))
     # The slices say themselves where offsets are missing.
     missing = tuple(_missing(order.batches))
@@ -80,7 +82,7 @@ def ordered_log(partition: SlicedPartition, max_batch_bytes: int) -> OrderedLog:
         for each in holes_of(order.batches, left_out)
         if (stop is None or each.offsets.start < stop) and (first is None or each.offsets.stop > first)
     )
-    findings = (*unordered_findings(left_out), *missing_findings(holes), *_asked(known, headers))
+    findings = (*unordered_findings(left_out), *missing_findings(holes), *_asked(known, headers, max_batch_bytes))
     if order.batches.ends_damaged and len(order.batches):
         last = found.damage[-1]
         holes += (missing_offsets(last.path, last.position, order.batches.last[-1] + 1, None),)
@@ -90,7 +92,8 @@ def ordered_log(partition: SlicedPartition, max_batch_bytes: int) -> OrderedLog:
 
 def _with_gaps(headers: HeaderPass, copy: Partition | None) -> HeaderPass:
     """The headers, with whether offsets that are missing were records."""
-    return headers._replace(gaps=not headers.is_continuous and not is_compacted(copy, shown=headers.compacted))
+    gaps = not headers.is_continuous and not is_compacted(copy, shown=headers.compacted)
+    return headers._replace(gaps=gaps and (copy is None or not is_compacted_topic(copy)))
 
 
 def judged(order: OrderedBatches, max_batch_bytes: int) -> tuple[LeftOutBatch, ...]:
@@ -103,17 +106,27 @@ def judged(order: OrderedBatches, max_batch_bytes: int) -> tuple[LeftOutBatch, .
     return tuple(KeptRecords(kept, found.logs, max_batch_bytes).judged(order.left_out))
 
 
-def _asked(partition: SlicedPartition, headers: HeaderPass) -> Iterator[Finding]:
+def _asked(partition: SlicedPartition, headers: HeaderPass, max_batch_bytes: int) -> Iterator[Finding]:
     """What is missing among the offsets to convert; nothing where the log cleaner leaves holes."""
-    if not headers.missing or is_compacted(partition.copy, shown=headers.compacted):
+    copy = partition.copy
+    if not headers.missing or is_compacted(copy, shown=headers.compacted):
         return
     first, stop = partition.offset
-    for each in headers.missing:
-        if (first is None or each.first > first) and (stop is None or each.previous + 1 < stop):
-            if each.gaps:
-                yield offsets.gaps(each, compacted=False)
-            else:
-                yield segments.missing(each.path, each.first, each.previous + 1, compacted=False)
+    asked = [
+        each
+        for each in headers.missing
+        if (first is None or each.first > first) and (stop is None or each.previous + 1 < stop)
+    ]
+    holes = [OffsetRange(each.previous + 1, each.first) for each in asked if not each.gaps]
+    known = Cleanup(False) if copy is None or not asked else cleanup_of(copy, holes, max_batch_bytes)
+    if known.compacts:
+        return
+    for each in asked:
+        if each.gaps:
+            yield offsets.gaps(each, compacted=False)
+        else:
+            compacted = known.is_compaction(OffsetRange(each.previous + 1, each.first))
+            yield segments.missing(each.path, each.first, each.previous + 1, compacted=compacted)
 
 
 def _missing(found: LogBatches) -> Iterator[MissingOffsets]:

@@ -158,11 +158,16 @@ ENTRIES = (
         "Offsets are missing between segments",
         (
             "the segment begins at offset {base}, the segment before it ends with offset {previous}; offsets "
-            "missing: {missing}"
+            "missing: {missing}{unproven:?; not known whether a log cleaner removed them: nothing here says the "
+            "cleanup.policy}"
         ),
         (
-            "Legal if the log cleaner compacted the log: then this is info. Otherwise a segment, or the end of one, "
-            "is missing, and its records with it. A consumer gets no error: it reads on after the hole."
+            "Legal if the log cleaner compacted the log, here or on the broker that this copy was fetched from: then "
+            "this is info. Otherwise a segment, or the end of one, is missing, and its records with it. A consumer "
+            "gets no error: it reads on after the hole. The log, its name, cleaner-offset-checkpoint or the "
+            "metadata of the cluster say that a cleaner goes over it; the metadata, records without keys, or an index "
+            "file, leader epoch or producer that this copy knows of in the hole say that none removed these. Where "
+            "none of them is there it is not known, and a warning: --metadata and --compacted say it."
         ),
         (
             "Nothing on this disk can bring them back: recover reports the offsets as damaged and leaves the hole. "

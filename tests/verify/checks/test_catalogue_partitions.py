@@ -140,14 +140,14 @@ def overlapping() -> Files:
     return log_directory({"t-0": partition(first.logs | second.logs)})
 
 
-def gap(*, roll: bool = False, offset: int = 5) -> Writer:
+def gap(*, roll: bool = False, offset: int = 5, key: bytes | None = b"key") -> Writer:
     writer = Writer()
     for _ in range(offset):
-        writer.data()
+        writer.data(key=key)
     writer.skip()
     if roll:
         writer.roll(new_epoch=False)
-    return writer.data().data()
+    return writer.data(key=key).data(key=key)
 
 
 def late_end(offset: int = 5, **checkpoints: str) -> Files:
@@ -360,7 +360,9 @@ CASES: dict[str, Case] = {
         of(markers(lambda writer: writer.end("COMMIT", 2), lambda writer: writer.data(timestamp=NOW_MS))),
     ),
     # segments and time
-    "segment/missing": Case(of(gap(roll=True)), "ignores", f"{stem(6)}.log", of(Writer().data().roll().data())),
+    "segment/missing": Case(
+        of(gap(roll=True, key=None)), "ignores", f"{stem(6)}.log", of(Writer().data().roll().data())
+    ),
     "segment/overlap": Case(overlapping(), "ignores", f"{A}.log", of(Writer().data().roll().data())),
     "segment/empty": Case(
         of(emptied()), "ignores", f"{stem(3)}.log", of(gap()), also=("offset/gap",), besides=("segment/missing",)
@@ -636,6 +638,7 @@ OTHERWISE: dict[str, tuple[str, Severity, Files]] = {
         on(f"t-0/{B}.snapshot", build.producer_snapshot(SNAPSHOT[10:56])),
     ),
     "a snapshot after the end": ("snapshot/name", Severity.INFO, on(f"t-0/{stem(31)}.snapshot", SNAPSHOT)),
+    "a hole that nothing explains": ("segment/missing", Severity.WARNING, of(gap(roll=True))),
     "a hole that a cleaner made": ("segment/missing", Severity.INFO, compacted_gap()),
     "a sequence that a cleaner made": ("producer/gap", Severity.INFO, lacking(5)),
     "a marker with an epoch that was fenced": (
