@@ -70,12 +70,12 @@ cdef extern from "siphash.h":
     void kd_sip_set(KdSipJob *job, const KdSip *state, const uint8_t *text, int64_t size, int64_t before,
                     int64_t *out) noexcept nogil
     void kd_sip_one(const KdSipJob *job, int lead) noexcept nogil
-    void kd_sip_single(const KdSipJob *jobs, int64_t count, int lead) noexcept nogil
-    KdSipHash kd_sip_fastest() noexcept nogil
+    const char *kd_sip_names[]
+    int kd_sip_ways() noexcept nogil
+    KdSipHash kd_sip_way(int number) noexcept nogil
 
-cdef KdSipHash hash_many = kd_sip_fastest()
 assert MOST_JOBS == KD_SIP_JOBS and RECORD_WORDS == KD_SIP_LEAD
-SIPHASH_IMPLS = ("single",) if hash_many == <KdSipHash> kd_sip_single else ("single", "avx512")
+SIPHASH_IMPLS = tuple([(<bytes> kd_sip_names[_number]).decode() for _number in range(kd_sip_ways())])
 
 
 cdef void words_of(bytes key, uint64_t *words) except *:
@@ -128,7 +128,7 @@ cdef class RecordHasher:
             raise ValueError("capacity")
         if implementation not in SIPHASH_IMPLS:
             raise ValueError(f"no SipHash {implementation!r} here, only {', '.join(SIPHASH_IMPLS)}")
-        self._hash_many = kd_sip_single if implementation == "single" else hash_many
+        self._hash_many = kd_sip_way(SIPHASH_IMPLS.index(implementation))
         words_of(key, words)
         kd_sip_begin(&self._begin, words[0], words[1])
         self._first = first

@@ -2,8 +2,9 @@
  *
  * A round of SipHash waits for the one before, and a text of 100 bytes takes 40 of them. Where the CPU has registers of
  * 512 bits, eight texts go through the rounds together, each in one lane: an instruction fetches the next word of all.
- * Texts of about one length go together, and a lane whose text has ended keeps its state. Every machine has the version
- * that takes one text after the other. */
+ * With registers of 256 bits they are two groups of four, whose rounds do not wait for each other; four words of four
+ * texts are loaded at once, and turned. Texts of about one length go together, and a lane whose text has ended keeps
+ * its state. Every machine has the version that takes one text after the other. */
 #ifndef KDUMP_SIPHASH_H
 #define KDUMP_SIPHASH_H
 #include <stdint.h>
@@ -145,7 +146,155 @@ KD_SIP_TARGET static void kd_sip_eight(const KdSipJob *const *jobs, int lead) {
     _mm512_i64scatter_epi64(NULL, (__m512i)(out + 8), (__m512i)(v0 ^ v1 ^ v2 ^ v3), 1);
 }
 
-static void kd_sip_wide(const KdSipJob *jobs, int64_t count, int lead) {
+#define KD_SIP_TARGET2 __attribute__((target("avx2")))
+typedef struct { __m256i v0, v1, v2, v3; } KdSipFour;
+
+#define KD_ROTATED4(x, n) _mm256_or_si256(_mm256_slli_epi64(x, n), _mm256_srli_epi64(x, 64 - (n)))
+#define KD_TURNED4(x) _mm256_shuffle_epi32(x, 0xb1)
+#define KD_ROTATED4_16(x) _mm256_shuffle_epi8(x, by16)
+/* A round of both groups: each line of the one has no need of that of the other. */
+#define KD_SIP_ROUND4(a, b) do {                                                                          \
+    a.v0 = _mm256_add_epi64(a.v0, a.v1);              b.v0 = _mm256_add_epi64(b.v0, b.v1);                \
+    a.v2 = _mm256_add_epi64(a.v2, a.v3);              b.v2 = _mm256_add_epi64(b.v2, b.v3);                \
+    a.v1 = KD_ROTATED4(a.v1, 13);                     b.v1 = KD_ROTATED4(b.v1, 13);                       \
+    a.v3 = KD_ROTATED4_16(a.v3);                      b.v3 = KD_ROTATED4_16(b.v3);                        \
+    a.v1 = _mm256_xor_si256(a.v1, a.v0);              b.v1 = _mm256_xor_si256(b.v1, b.v0);                \
+    a.v3 = _mm256_xor_si256(a.v3, a.v2);              b.v3 = _mm256_xor_si256(b.v3, b.v2);                \
+    a.v0 = KD_TURNED4(a.v0);                          b.v0 = KD_TURNED4(b.v0);                            \
+    a.v2 = _mm256_add_epi64(a.v2, a.v1);              b.v2 = _mm256_add_epi64(b.v2, b.v1);                \
+    a.v0 = _mm256_add_epi64(a.v0, a.v3);              b.v0 = _mm256_add_epi64(b.v0, b.v3);                \
+    a.v1 = KD_ROTATED4(a.v1, 17);                     b.v1 = KD_ROTATED4(b.v1, 17);                       \
+    a.v3 = KD_ROTATED4(a.v3, 21);                     b.v3 = KD_ROTATED4(b.v3, 21);                       \
+    a.v1 = _mm256_xor_si256(a.v1, a.v2);              b.v1 = _mm256_xor_si256(b.v1, b.v2);                \
+    a.v3 = _mm256_xor_si256(a.v3, a.v0);              b.v3 = _mm256_xor_si256(b.v3, b.v0);                \
+    a.v2 = KD_TURNED4(a.v2);                          b.v2 = KD_TURNED4(b.v2);                            \
+} while (0)
+#define KD_SIP_WORD4(a, b, w, x) do {                                                                     \
+    a.v3 = _mm256_xor_si256(a.v3, w);                 b.v3 = _mm256_xor_si256(b.v3, x);                   \
+    KD_SIP_ROUND4(a, b);                                                                                  \
+    KD_SIP_ROUND4(a, b);                                                                                  \
+    a.v0 = _mm256_xor_si256(a.v0, w);                 b.v0 = _mm256_xor_si256(b.v0, x);                   \
+} while (0)
+#define KD_LOADED4(p) _mm256_loadu_si256((const __m256i *)(p))
+#define KD_OF_JOBS4(jobs, field) _mm256_set_epi64x(                                                       \
+    (int64_t)(jobs)[3]->field, (int64_t)(jobs)[2]->field, (int64_t)(jobs)[1]->field, (int64_t)(jobs)[0]->field)
+/* Rows of four words become columns. */
+#define KD_COLUMNS4(p, q, r, s) do {                                                                      \
+    __m256i low0 = _mm256_unpacklo_epi64(p, q), high0 = _mm256_unpackhi_epi64(p, q);                      \
+    __m256i low1 = _mm256_unpacklo_epi64(r, s), high1 = _mm256_unpackhi_epi64(r, s);                      \
+    p = _mm256_permute2x128_si256(low0, low1, 0x20);                                                      \
+    q = _mm256_permute2x128_si256(high0, high1, 0x20);                                                    \
+    r = _mm256_permute2x128_si256(low0, low1, 0x31);                                                      \
+    s = _mm256_permute2x128_si256(high0, high1, 0x31);                                                    \
+} while (0)
+
+KD_SIP_TARGET2 static inline __m256i kd_sip_words4(const KdSipJob *const *jobs, int64_t at) {
+    uint64_t word[4];
+    int i;
+    for (i = 0; i < 4; i++)
+        memcpy(&word[i], jobs[i]->text + 8 * at, 8);
+    return _mm256_set_epi64x((int64_t)word[3], (int64_t)word[2], (int64_t)word[1], (int64_t)word[0]);
+}
+
+/* The word at `at` of four texts, or the last one of a text that has no whole word there. */
+KD_SIP_TARGET2 static inline __m256i kd_sip_ends4(const KdSipJob *const *jobs, int64_t at) {
+    uint64_t word[4];
+    int i;
+    for (i = 0; i < 4; i++) {
+        word[i] = jobs[i]->last;
+        if (at < jobs[i]->whole)
+            memcpy(&word[i], jobs[i]->text + 8 * at, 8);
+    }
+    return _mm256_set_epi64x((int64_t)word[3], (int64_t)word[2], (int64_t)word[1], (int64_t)word[0]);
+}
+
+KD_SIP_TARGET2 static inline KdSipFour kd_sip_chosen4(KdSipFour before, KdSipFour after, __m256i on) {
+    after.v0 = _mm256_blendv_epi8(before.v0, after.v0, on);
+    after.v1 = _mm256_blendv_epi8(before.v1, after.v1, on);
+    after.v2 = _mm256_blendv_epi8(before.v2, after.v2, on);
+    after.v3 = _mm256_blendv_epi8(before.v3, after.v3, on);
+    return after;
+}
+
+KD_SIP_TARGET2 static inline KdSipFour kd_sip_states4(const KdSipJob *const *jobs) {
+    KdSipFour s;
+    s.v0 = KD_LOADED4(jobs[0]->state), s.v1 = KD_LOADED4(jobs[1]->state);
+    s.v2 = KD_LOADED4(jobs[2]->state), s.v3 = KD_LOADED4(jobs[3]->state);
+    KD_COLUMNS4(s.v0, s.v1, s.v2, s.v3);
+    return s;
+}
+
+KD_SIP_TARGET2 static inline __m256i kd_sip_result4(const KdSipFour *s) {
+    return _mm256_xor_si256(_mm256_xor_si256(s->v0, s->v1), _mm256_xor_si256(s->v2, s->v3));
+}
+
+KD_SIP_TARGET2 static inline void kd_sip_out4(const KdSipJob *const *jobs, __m256i first, __m256i second) {
+    const __m256i even = _mm256_unpacklo_epi64(first, second), odd = _mm256_unpackhi_epi64(first, second);
+    _mm_storeu_si128((__m128i *)jobs[0]->out, _mm256_castsi256_si128(even));
+    _mm_storeu_si128((__m128i *)jobs[1]->out, _mm256_castsi256_si128(odd));
+    _mm_storeu_si128((__m128i *)jobs[2]->out, _mm256_extracti128_si256(even, 1));
+    _mm_storeu_si128((__m128i *)jobs[3]->out, _mm256_extracti128_si256(odd, 1));
+}
+
+/* As kd_sip_eight. */
+KD_SIP_TARGET2 static void kd_sip_two_fours(const KdSipJob *const *jobs, int lead) {
+    const KdSipJob *const *more = jobs + 4;
+    const __m256i by16 = _mm256_set_epi8(13, 12, 11, 10, 9, 8, 15, 14, 5, 4, 3, 2, 1, 0, 7, 6,
+                                         13, 12, 11, 10, 9, 8, 15, 14, 5, 4, 3, 2, 1, 0, 7, 6);
+    const __m256i whole = KD_OF_JOBS4(jobs, whole), whole_more = KD_OF_JOBS4(more, whole);
+    KdSipFour a = kd_sip_states4(jobs), b = kd_sip_states4(more), before_a, before_b;
+    __m256i w, x, p, q, r, s, t, u, v, z, first_a, first_b, before;
+    int64_t at, least = jobs[0]->whole, most = least;
+    int i;
+    for (i = 1; i < 8; i++) {
+        least = jobs[i]->whole < least ? jobs[i]->whole : least;
+        most = jobs[i]->whole > most ? jobs[i]->whole : most;
+    }
+    for (i = 0; i < lead; i++) {
+        w = KD_OF_JOBS4(jobs, words[i]), x = KD_OF_JOBS4(more, words[i]);
+        KD_SIP_WORD4(a, b, w, x);
+    }
+    for (at = 0; at + 4 <= least; at += 4) {
+        p = KD_LOADED4(jobs[0]->text + 8 * at), q = KD_LOADED4(jobs[1]->text + 8 * at);
+        r = KD_LOADED4(jobs[2]->text + 8 * at), s = KD_LOADED4(jobs[3]->text + 8 * at);
+        t = KD_LOADED4(more[0]->text + 8 * at), u = KD_LOADED4(more[1]->text + 8 * at);
+        v = KD_LOADED4(more[2]->text + 8 * at), z = KD_LOADED4(more[3]->text + 8 * at);
+        KD_COLUMNS4(p, q, r, s);
+        KD_COLUMNS4(t, u, v, z);
+        KD_SIP_WORD4(a, b, p, t);
+        KD_SIP_WORD4(a, b, q, u);
+        KD_SIP_WORD4(a, b, r, v);
+        KD_SIP_WORD4(a, b, s, z);
+    }
+    for (; at < least; at++) {
+        w = kd_sip_words4(jobs, at), x = kd_sip_words4(more, at);
+        KD_SIP_WORD4(a, b, w, x);
+    }
+    for (; at <= most; at++) {
+        w = kd_sip_ends4(jobs, at), x = kd_sip_ends4(more, at);
+        before = _mm256_set1_epi64x(at - 1);
+        before_a = a, before_b = b;
+        KD_SIP_WORD4(a, b, w, x);
+        a = kd_sip_chosen4(before_a, a, _mm256_cmpgt_epi64(whole, before));
+        b = kd_sip_chosen4(before_b, b, _mm256_cmpgt_epi64(whole_more, before));
+    }
+    w = _mm256_set1_epi64x(0xee);
+    a.v2 = _mm256_xor_si256(a.v2, w), b.v2 = _mm256_xor_si256(b.v2, w);
+    for (i = 0; i < 4; i++)
+        KD_SIP_ROUND4(a, b);
+    first_a = kd_sip_result4(&a), first_b = kd_sip_result4(&b);
+    w = _mm256_set1_epi64x(0xdd);
+    a.v1 = _mm256_xor_si256(a.v1, w), b.v1 = _mm256_xor_si256(b.v1, w);
+    for (i = 0; i < 4; i++)
+        KD_SIP_ROUND4(a, b);
+    kd_sip_out4(jobs, first_a, kd_sip_result4(&a));
+    kd_sip_out4(more, first_b, kd_sip_result4(&b));
+}
+
+/* Hashes eight texts with `lead` words each before them. */
+typedef void (*KdSipEight)(const KdSipJob *const *jobs, int lead);
+
+static inline void kd_sip_grouped(const KdSipJob *jobs, int64_t count, int lead, KdSipEight eight) {
     int16_t first[KD_SIP_LENGTHS], next[KD_SIP_JOBS];
     const KdSipJob *group[8];
     int64_t i;
@@ -160,17 +309,25 @@ static void kd_sip_wide(const KdSipJob *jobs, int64_t count, int lead) {
         for (at = first[bucket]; at >= 0; at = next[at]) {
             group[waiting++] = jobs + at;
             if (waiting == 8) {
-                kd_sip_eight(group, lead);
+                eight(group, lead);
                 waiting = 0;
             }
         }
     if (waiting > KD_SIP_FEW) {
         for (at = waiting; at < 8; at++)
             group[at] = group[0]; /* hashed again, to the same place */
-        kd_sip_eight(group, lead);
+        eight(group, lead);
     } else
         for (at = 0; at < waiting; at++)
             kd_sip_one(group[at], lead);
+}
+
+static void kd_sip_wide(const KdSipJob *jobs, int64_t count, int lead) {
+    kd_sip_grouped(jobs, count, lead, kd_sip_eight);
+}
+
+static void kd_sip_half(const KdSipJob *jobs, int64_t count, int lead) {
+    kd_sip_grouped(jobs, count, lead, kd_sip_two_fours);
 }
 #endif
 
@@ -183,13 +340,23 @@ static void kd_sip_single(const KdSipJob *jobs, int64_t count, int lead) {
 /* Hashes up to KD_SIP_JOBS texts with `lead` words each before them. */
 typedef void (*KdSipHash)(const KdSipJob *jobs, int64_t count, int lead);
 
-/* The fastest way that this machine has. */
-static KdSipHash kd_sip_fastest(void) {
+/* The ways that this machine has, the fastest last: what each is called, and how many there are. */
+static const char *const kd_sip_names[] = {"single", "avx2", "avx512"};
+static int kd_sip_ways(void) {
 #ifdef KD_SIP_WIDE
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f"))
-        return kd_sip_wide;
+    if (__builtin_cpu_supports("avx2"))
+        return __builtin_cpu_supports("avx512f") ? 3 : 2;
 #endif
+    return 1;
+}
+
+static KdSipHash kd_sip_way(int number) {
+#ifdef KD_SIP_WIDE
+    if (number)
+        return number == 1 ? kd_sip_half : kd_sip_wide;
+#endif
+    (void)number;
     return kd_sip_single;
 }
 #endif
