@@ -136,6 +136,8 @@ class PlanInput:
         """
         report = self.report
         wrappers = any(valid.has_wrapper_messages for valid in report.valid_segments.values())
+        # Of a segment with batches of magic 2, too, no valid segment says so.
+        wrappers |= any(file.records is None for file in report.files)
         start, end = report.context.log_start_offset, report.log_end_offset
         emptied = start is not None and end is not None and end < start
         gone = report.state in ("delete", "stray")

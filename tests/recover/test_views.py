@@ -265,11 +265,23 @@ def transactional(offset: int, epoch: int = 0) -> bytes:
 def test_a_transaction_about_which_nothing_can_be_done_lets_a_salvage_do_nothing(
     tmp_path: Path, second: bytes, codes: set[str], options: RecoverOptions
 ) -> None:
-    """So a wrapper message that cannot be opened stays, as in a partition without findings."""
-    log = build.wrapper([build.record(b"k", b"v")], payload=b"no gzip") + transactional(1) + second
+    log = build.batch([build.record(b"k", b"v")]) + transactional(1) + second
     directory = put(tmp_path / "topic-0", {f"{0:020d}.log": log})
     report = report_of(directory)
     assert {finding.code for finding in report.findings if finding.severity >= Severity.WARNING} == codes
     plan = plan_of(report, directory, options)
     assert isinstance(plan, Plan)
     assert (plan.actions, plan.files) == ((), {})
+
+
+@pytest.mark.parametrize("second", [transactional(2), transactional(2, 1)], ids=["no finding", "two epochs"])
+@pytest.mark.parametrize("options", OPTIONS, ids=["truncate", "keep", "drop"])
+def test_a_wrapper_that_a_broker_cannot_open_goes_from_a_segment_of_both_formats(
+    tmp_path: Path, second: bytes, options: RecoverOptions
+) -> None:
+    """A broker does not start with it, and verify, which does not open it, finds nothing."""
+    log = build.wrapper([build.record(b"k", b"v")], payload=b"no gzip") + transactional(1) + second
+    plan = plan_of(report_of(put(tmp_path / "topic-0", {f"{0:020d}.log": log})), tmp_path / "topic-0", options)
+    assert isinstance(plan, Plan)
+    assert plan.actions[0].because == "legacy/wrapper"
+    assert (plan.actions[0].start, plan.actions[0].batches) == (0, 1 if options.strategy == SALVAGE else 3)
