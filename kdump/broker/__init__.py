@@ -31,9 +31,10 @@ _MODULES = {
     "kdump.broker.offset_metadata_manager": "OffsetAndMetadata OffsetMetadataManager PendingOffset",
     "kdump.broker.predict": "directory_state",
     "kdump.broker.refusal_reason": "RefusalReason",
-    "kdump.broker.result": "DirectoryState Disorder FileRange IndexChecksums Refusal ResultSegment ValidSegment",
+    "kdump.broker.result": "DirectoryState FileRange Refusal ResultSegment",
     "kdump.broker.share_coordinator_shard": (
         "PersisterStateBatch ShareCoordinatorShard ShareGroupOffset SharePartitionKey"
     ),
+    "kdump.broker.valid_segment": "Disorder IndexChecksums ValidSegment",
 }
 __all__, __getattr__, __dir__ = exports(__name__, _MODULES)

@@ -52,13 +52,13 @@ from kdump.broker.offset_metadata_manager import PendingOffset as PendingOffset
 from kdump.broker.predict import directory_state as directory_state
 from kdump.broker.refusal_reason import RefusalReason as RefusalReason
 from kdump.broker.result import DirectoryState as DirectoryState
-from kdump.broker.result import Disorder as Disorder
 from kdump.broker.result import FileRange as FileRange
-from kdump.broker.result import IndexChecksums as IndexChecksums
 from kdump.broker.result import Refusal as Refusal
 from kdump.broker.result import ResultSegment as ResultSegment
-from kdump.broker.result import ValidSegment as ValidSegment
 from kdump.broker.share_coordinator_shard import PersisterStateBatch as PersisterStateBatch
 from kdump.broker.share_coordinator_shard import ShareCoordinatorShard as ShareCoordinatorShard
 from kdump.broker.share_coordinator_shard import ShareGroupOffset as ShareGroupOffset
 from kdump.broker.share_coordinator_shard import SharePartitionKey as SharePartitionKey
+from kdump.broker.valid_segment import Disorder as Disorder
+from kdump.broker.valid_segment import IndexChecksums as IndexChecksums
+from kdump.broker.valid_segment import ValidSegment as ValidSegment

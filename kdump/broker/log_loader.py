@@ -19,8 +19,9 @@ from kdump.broker.open_transaction_map import OpenTransactionMap, PredictionStat
 from kdump.broker.partition_files import PartitionFiles
 from kdump.broker.producer_state_manager import ProducerSnapshots
 from kdump.broker.refusal_reason import RefusalReason
-from kdump.broker.result import NEW, DirectoryState, LoadResult, ResultSegment, ValidSegment
+from kdump.broker.result import NEW, DirectoryState, LoadResult, ResultSegment
 from kdump.broker.unified_log import load_producers_from_segment, rebuild_producer_state
+from kdump.broker.valid_segment import ValidSegment
 from kdump.format import checkpoint, index, partition_metadata, text_files
 from kdump.format.checkpoint import CheckpointError
 from kdump.format.naming import (

@@ -20,8 +20,8 @@ from kdump.broker.offset_map import OffsetMap
 from kdump.broker.partition_files import PartitionFiles
 from kdump.broker.producer_state_manager import ProducerStateManager, State
 from kdump.broker.refusal_reason import RefusalReason
-from kdump.broker.result import ValidSegment
 from kdump.broker.transactions import CompletedTxn
+from kdump.broker.valid_segment import ValidSegment
 from kdump.format import index
 from kdump.format.batch import (
     ATTRIBUTES_AT,

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from kdump.broker.file_records import FileChannelRecordBatch, FileRecords
 from kdump.broker.log_segment import LogSegment
 from kdump.broker.producer_state_manager import OpenTransactions, ProducerStateManager
-from kdump.broker.result import ValidSegment
 from kdump.broker.transactions import CompletedTxn
 from kdump.broker.unified_log import load_producers_from_records
+from kdump.broker.valid_segment import ValidSegment
 from kdump.format import producer_snapshot
 from kdump.format.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from kdump.format.producer_snapshot import SnapshotError

@@ -20,7 +20,8 @@ from kdump.broker.log_segment import InvalidOffset, LogSegment, LogSegmentOffset
 from kdump.broker.open_transaction_map import OpenTransactionMap, PredictionStateManager, open_transactions_in
 from kdump.broker.partition_files import PartitionFiles
 from kdump.broker.producer_state_manager import ProducerSnapshots
-from kdump.broker.result import DirectoryState, LoadResult, Refusal, ResultSegment, ValidSegment
+from kdump.broker.result import DirectoryState, LoadResult, Refusal, ResultSegment
+from kdump.broker.valid_segment import ValidSegment
 from kdump.errors import SourceError, reason
 from kdump.format.naming import segment_file_name
 from kdump.storage.file_store import entries_of, open_source

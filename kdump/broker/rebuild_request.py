@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES, PRODUCER_ID_EXPIRATION_MS, SEGMENT_INDEX_BYTES
-from kdump.broker.result import IndexChecksums
+from kdump.broker.valid_segment import IndexChecksums
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import Stamp
 

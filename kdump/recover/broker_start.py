@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from kdump.broker.rebuild_request import PlannedSegment
-from kdump.broker.result import DirectoryState, ValidSegment
+from kdump.broker.result import DirectoryState
+from kdump.broker.valid_segment import ValidSegment
 from kdump.errors import SourceError
 from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, EpochEntry, build_epochs, epoch_entries
 from kdump.format.naming import (

@@ -11,7 +11,8 @@ from typing import Final
 from kdump.broker.file_records import CorruptRecord, FileRecords, ReadBuffer, UncaughtReadError
 from kdump.broker.predict import predict_start, recover_segment
 from kdump.broker.refusal_reason import RefusalReason
-from kdump.broker.result import DirectoryState, LoadResult, Refusal, ValidSegment
+from kdump.broker.result import DirectoryState, LoadResult, Refusal
+from kdump.broker.valid_segment import ValidSegment
 from kdump.errors import SourceError
 from kdump.format.index import MAX_SEGMENT_BYTES
 from kdump.format.naming import (

@@ -24,7 +24,7 @@ from kdump.verify.report import Counts, FileReport, Report
 from kdump.verify.scan import ScanOptions
 
 if TYPE_CHECKING:
-    from kdump.broker.result import ValidSegment
+    from kdump.broker.valid_segment import ValidSegment
     from kdump.kernel.transactions import Transactions
     from kdump.log.damage import Damage
     from kdump.verify.checks.offsets import LogEnd

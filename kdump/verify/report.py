@@ -13,7 +13,8 @@ from kdump.storage.partition import LogFile, natural
 from kdump.storage.stamps import DirectoryFiles
 
 if TYPE_CHECKING:
-    from kdump.broker.result import LoadResult, ValidSegment
+    from kdump.broker.result import LoadResult
+    from kdump.broker.valid_segment import ValidSegment
     from kdump.log.segment_view import SegmentView
     from kdump.verify.checks.hanging import OpenTransaction
     from kdump.verify.findings import Finding

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from kdump.broker.result import Disorder, IndexChecksums, ValidSegment
+from kdump.broker.valid_segment import Disorder, IndexChecksums, ValidSegment
 from kdump.format.batch import CONTROL, TRANSACTIONAL
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET, TIME_ENTRY
 from kdump.format.naming import Kind

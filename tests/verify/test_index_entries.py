@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import kdump.verify.scan as scan_module
 from kdump.broker import rebuild
-from kdump.broker.result import IndexChecksums
+from kdump.broker.valid_segment import IndexChecksums
 from kdump.format.naming import Kind, segment_file_name
 from kdump.kernel.crc import crc32c
 from kdump.kernel.indexes import IndexTracker

@@ -7,7 +7,8 @@ from typing import Final
 from kdump.broker.predict import predict_start
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.broker.refusal_reason import RefusalReason
-from kdump.broker.result import DirectoryState, Refusal, ValidSegment
+from kdump.broker.result import DirectoryState, Refusal
+from kdump.broker.valid_segment import ValidSegment
 from kdump.format.naming import segment_file_name
 from kdump.log.segment_batches import BatchSpan, SegmentBatches
 from kdump.recover.salvage.batch_reader import BatchReader

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kdump.broker.rebuild_request import PlannedSegment
-from kdump.broker.result import ValidSegment
+from kdump.broker.valid_segment import ValidSegment
 from kdump.log.disputes import Conflict
 from kdump.recover.salvage.lost_markers import UndecidedTransaction
 from kdump.storage.pieces import Piece
