@@ -116,8 +116,8 @@ class IndexVerifier:
         if base_offset is None or not (self._whole or segment.txnindex is not None):
             return
         data = b"" if segment.txnindex is None else self._reader.read(segment.txnindex)
-        if data is None:
-            return
+        if data is None or not (data or aborted):
+            return  # it cannot be read, or has and needs no entry
         following = bisect_right(self._bases, base_offset)
         limit = end_offset
         if end_offset is not None and following < len(self._bases):
