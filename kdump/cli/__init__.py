@@ -13,9 +13,6 @@ from kdump.cli import streams
 from kdump.cli.exit_status import BUG, FAILED, INTERRUPTED, PIPE_CLOSED, USAGE
 from kdump.errors import NO_MEMORY, KdumpError, UnexpectedError
 
-ALLOCATIONS = 50_000
-"""Objects between two runs of the cyclic garbage collector: more than the imports of a command allocate."""
-
 COMMANDS = {
     "dump": "show what files hold: batches with their records, index entries, snapshots, checkpoints",
     "verify": "check every batch, companion and checkpoint; with --deep every record",
@@ -96,7 +93,6 @@ def group() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and end the process with its exit status."""
-    gc.set_threshold(ALLOCATIONS, *gc.get_threshold()[1:])
     streams.install()
     status = run(arguments)
     # The process ends now. A last garbage collection would take as long as half of the imports.
