@@ -33,6 +33,7 @@ from kdump.spark.source_losses import DELETED, TRUNCATED, DataLoss, Loss, loss_o
 from kdump.spark.source_options import SourceOptions, Table
 from kdump.storage.copies import by_topic_id
 from kdump.storage.discovery import discover
+from kdump.storage.file_memory import FileMemory
 from kdump.storage.file_store import absolute
 from kdump.storage.partition import Partition
 
@@ -92,9 +93,12 @@ def assigned_logs(options: SourceOptions) -> list[AssignedLog]:
     return found
 
 
-def known_logs(options: SourceOptions) -> Iterator[KnownLog]:
-    """What is known of the chosen topic-partitions under the paths. Raises SourceOptionError, SourceError, DataLoss."""
-    knowledge, there = LogKnowledge(), list[str]()
+def known_logs(options: SourceOptions, memory: FileMemory | None = None) -> Iterator[KnownLog]:
+    """What is known of the chosen topic-partitions under the paths. Raises SourceOptionError, SourceError, DataLoss.
+
+    `memory` has what was read of files before.
+    """
+    knowledge, there = LogKnowledge(memory), list[str]()
     chosen: list[Sequence[Partition]] = []
     named = {absolute(path) for path in options.paths}
     everything = Choice(include=frozenset({Included.INTERNAL}))

@@ -25,6 +25,7 @@ from kdump.spark.source_losses import DELETED, REPLACED, TRUNCATED, DataLoss, Lo
 from kdump.spark.source_planning import known_logs
 from kdump.spark.stream_options import EndAt, StreamOptions
 from kdump.storage.copies import epochs_of
+from kdump.storage.file_memory import FileMemory
 from kdump.storage.live import LookPace
 
 _Compared = TypeVar("_Compared")
@@ -57,10 +58,16 @@ FollowedLogs = Mapping[TopicPartition, FollowedLog]
 
 
 class LogFollower:
-    """Looks at the logs again and again."""
+    """Looks at the logs again and again: at all files, and into those that may have changed."""
 
-    def __init__(self, options: StreamOptions, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        options: StreamOptions,
+        clock: Callable[[], float] = time.monotonic,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
         self._options, self._pace = options, LookPace(_QUIET, now=clock, cost=clock)
+        self._memory = FileMemory(now_ns)
         self._logs: FollowedLogs = {}
 
     def look(self, *, now: bool = False) -> FollowedLogs:
@@ -73,7 +80,8 @@ class LogFollower:
     def _listed(self) -> FollowedLogs:
         for attempt in range(_ATTEMPTS):
             try:
-                known = list(known_logs(self._options.source))
+                self._memory.begin()
+                known = list(known_logs(self._options.source, self._memory))
                 return {of: found for log in known for of, found in self._followed(log)}
             except SourceError:  # a broker renames and deletes files between a listing and the reading of them
                 if attempt + 1 == _ATTEMPTS:
@@ -99,9 +107,11 @@ class LogFollower:
                 raise SourceOptionError(_NO_MARK.format(path=path, name=name))
             end = min(end, mark)
         if self._options.source.isolation == "read-committed":
-            end = min(end, stable_offset(log))
+            last = log.reference.partition.segments[-1].log
+            what = "stable", log.start, log.end
+            end = min(end, self._memory.recall(last.path, what, lambda: stable_offset(log)))
         epochs = log.reference.partition.epochs
-        entries = None if epochs is None else epochs_of(epochs)
+        entries = None if epochs is None else self._memory.recall(epochs.path, "epochs", lambda: epochs_of(epochs))
         return [(of, FollowedLog(log, end, tuple(entries or ())))]
 
 

@@ -16,8 +16,11 @@ import pytest
 from kdump.errors import KdumpError
 from kdump.format.control import ControlType
 from kdump.log.records import DamageWarning
+from kdump.storage.object_store import object_store
 from kdump.writer.builder import marker
+from support import build
 from support.growing_partition import GrowingPartition
+from support.object_stores import Unsteady, copy
 from support.spark_stream import StreamQuery, as_json
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ pytest.importorskip("pyspark")
 
 from kdump.spark.loss_table import LossTable
 from kdump.spark.source_options import parse_batch_options
+from kdump.spark.stream_logs import LogFollower
+from kdump.spark.stream_options import parse_stream_options
 
 Row = tuple[Any, ...]
 
@@ -492,3 +497,39 @@ def test_the_columns_of_a_stream_and_of_a_batch(tmp_path: Path) -> None:
         KdumpSource({**options, "endAt": "x"}).schema()
     with pytest.raises(KdumpError, match="has no option 'endatt'"):
         KdumpSource({"path": str(tmp_path), "endAtt": "x"}).schema()
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_a_look_opens_only_what_may_have_changed(tmp_path: Path, isolation: str) -> None:
+    """In an object store: what is listed anew and has not changed takes no request, whatever is asked of it."""
+    logs = [GrowingPartition(tmp_path, "t", number, marked=False) for number in range(8)]
+    for log in logs:
+        log.append(b"a", b"b")
+        (log.path / "leader-epoch-checkpoint").write_bytes(build.checkpoint("0 0"))
+    Unsteady.reset()
+    object_store.cache_clear()
+    try:
+        copy(Unsteady(), tmp_path, "/bucket")
+        given = {"path": "unsteady://bucket", "endAt": "log-end", "kafka.isolation.level": isolation}
+        now = [0]
+        follower = LogFollower(parse_stream_options(given), now_ns=lambda: now[0])
+
+        def look() -> tuple[list[int], int]:
+            Unsteady.calls.clear()
+            ends = [each.end for _, each in sorted(follower.look(now=True).items())]
+            return ends, Unsteady.calls["open"]
+
+        ends, opened = look()
+        assert ends == [2] * 8
+        assert look() == (ends, opened)  # just written: another write could leave the same time
+        now[0] = 1 << 62
+        look()
+        assert look() == (ends, 0)
+        logs[3].append(b"c")
+        copy(Unsteady(), logs[3].path, "/bucket/t-3")
+        ends, opened_again = look()
+        assert ends == [2, 2, 2, 3, 2, 2, 2, 2]
+        assert 0 < opened_again <= opened / 8
+    finally:
+        Unsteady.reset()
+        object_store.cache_clear()

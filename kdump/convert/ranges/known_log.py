@@ -24,9 +24,10 @@ from kdump.log.time_search import at_time_by_index
 from kdump.replicas.batch_order import ordered
 from kdump.replicas.merge import CommonLog, common_log, settle_histories, share_holes
 from kdump.storage.copies import epochs_of
+from kdump.storage.file_memory import FileMemory
 from kdump.storage.file_store import is_directory, parent_of
 from kdump.storage.offset_checkpoints import CheckpointContext, CheckpointOffsets, read_offset_checkpoints
-from kdump.storage.partition import LogFile, Partition
+from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.storage.source import reader_of
 from kdump.storage.walk import MAX_BATCH_BYTES
 
@@ -74,9 +75,10 @@ class KnownLog(NamedTuple):
 
 
 class LogKnowledge:
-    """Finds out what is known of one topic-partition after another."""
+    """Finds out what is known of one topic-partition after another. `memory` has what was read of files before."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: FileMemory | None = None) -> None:
+        self._memory = memory
         self._search = SegmentSearch()
         self._checkpoints: dict[str, CheckpointOffsets] = {}
 
@@ -110,9 +112,14 @@ class LogKnowledge:
         return KnownLog(copies[0].topic_partition, tuple(known), start, max(start, end), common, is_cut, compacted)
 
     def _copy(self, copy: Partition, *, alone: bool) -> KnownCopy:
-        context, end = self._context(copy), self._search.end_offset(copy)
+        context, end = self._context(copy), self._end_offset(copy)
         history = History((), end) if alone else history_of(self._runs(copy, end), epochs_of(copy.epochs), end)
         return KnownCopy(copy._replace(log_directory=None, directory_files=None, listing=None), context, history)
+
+    def _end_offset(self, copy: Partition) -> int:
+        if self._memory is None or not copy.segments or not has_numbered_segments(copy):
+            return self._search.end_offset(copy)
+        return self._memory.recall(copy.segments[-1].log.path, "end", lambda: self._search.end_offset(copy))
 
     def _context(self, copy: Partition) -> CheckpointContext:
         if not is_directory(copy.path):
@@ -132,8 +139,16 @@ class LogKnowledge:
         if not has_numbered_segments(copy.partition) or not segments:
             return True
         if self._is_cleaned(copy) or copy.context.start_because == "own":
-            return all(self._search.is_named_right(segments, number) for number in range(len(segments)))
+            return all(self._is_segment_named_right(segments, number) for number in range(len(segments)))
         return not self._ends_below_name(copy) or self._search.is_named_right(segments, len(segments) - 1)
+
+    def _is_segment_named_right(self, segments: Sequence[Segment], number: int) -> bool:
+        if self._memory is None:
+            return self._search.is_named_right(segments, number)
+        before = segments[number - 1].log.base_offset if number else None
+        return self._memory.recall(
+            segments[number].log.path, ("named", before), lambda: self._search.is_named_right(segments, number)
+        )
 
     def _ends_below_name(self, copy: KnownCopy) -> bool:
         """Whether the last batch of the last file lies below its name: it does not say where the log ends."""
