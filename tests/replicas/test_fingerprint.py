@@ -178,6 +178,39 @@ def test_cleaned_copies_agree(tmp_path: Path) -> None:
         assert (found.verdict, found.because) == (AGREE, ()), trial
 
 
+def cut_anywhere(broker: Path, choose: random.Random) -> None:
+    """Cut a file at any byte, and remove those after it."""
+    logs = sorted((broker / "t-0").glob("*.log"))
+    at = choose.randrange(len(logs))
+    for each in logs[at + 1 :]:
+        each.unlink()
+    content = logs[at].read_bytes()
+    logs[at].write_bytes(content[: choose.randrange(len(content) + 1)])
+
+
+@pytest.mark.laws
+def test_healthy_copies_that_are_cut_at_any_byte_never_diverge(tmp_path: Path) -> None:
+    """Cleaned and not, with other segments and log starts, as a crash or a copy of a running broker leaves them."""
+    seen = Counter[Verdict]()
+    for trial in range(examples(75)):
+        choose = random.Random(100_000 * SEED + trial)
+        place = tmp_path / str(trial)
+        if choose.random() < 0.5:
+            one, other = written_copies(place, cleaned_log(choose), choose)
+        else:
+            log = changed_log(choose, choose.randrange(2, 30))[0]
+            starts = [choose.randrange(len(log)) * choose.randrange(2) for _ in range(2)]
+            one, other = (directory(place / str(n), log[at:], choose.randrange(1, 6)) for n, at in enumerate(starts))
+        for each in (one, other):
+            if choose.random() < 0.6:
+                cut_anywhere(each, choose)
+        expected = pair(one, other)
+        found = by_fingerprints(one, other, place, most_keys=choose.choice([2, 1000]))
+        assert (expected.verdict is not DIVERGED, found.verdict) == (True, expected.verdict), trial
+        seen[found.verdict] += 1
+    assert seen[AGREE] > seen[UNDECIDED]
+
+
 def random_copies(place: Path, choose: random.Random) -> tuple[Path, Path]:
     """Copies of which each lacks other records, with and without a cleaner, with other log starts and ends."""
     log = list[bytes]()
