@@ -16,7 +16,7 @@ import pytest
 from kdump.verify.catalogue import CATALOGUE
 from support import build
 from support.command_runs import FINDING_FIELDS, lines, shown, slow, unwatched, workers_of
-from support.directories import Files, Writer, changed, clean, partition, stem, without, write
+from support.directories import Files, Writer, changed, clean, content, flipped, partition, stem, without, write
 
 A, B, C, END = (stem(offset) for offset in (0, 10, 20, 30))
 PARTITION_FIELDS = [
@@ -34,18 +34,6 @@ PARTITION_FIELDS = [
     "findings",
     "broker",
 ]
-
-
-def content(files: Files, name: str) -> bytes:
-    data = files[name]
-    assert isinstance(data, bytes)
-    return data
-
-
-def flipped(files: Files, name: str, at: int) -> Files:
-    data = bytearray(content(files, name))
-    data[at] ^= 1
-    return changed(files, {name: bytes(data)})
 
 
 def damaged() -> Files:

@@ -12,25 +12,16 @@ from typing import Any
 import pytest
 
 from conftest import snapshot
-from support import build
-from support.command_runs import lines
-from support.directories import Files, changed, clean, stem, write
+from support import build, directories
+from support.command_runs import lines, locked_by_another
+from support.directories import Files, changed, clean, content, stem, write
 
 A, B, C = (stem(offset) for offset in (0, 10, 20))
 BATCH_BYTES = 1573
 
 
 def flipped(name: str, at: int) -> Files:
-    files = clean()
-    data = bytearray(content(files, name))
-    data[at] ^= 1
-    return changed(files, {name: bytes(data)})
-
-
-def content(files: Files, name: str) -> bytes:
-    data = files[name]
-    assert isinstance(data, bytes)
-    return data
+    return directories.flipped(clean(), name, at)
 
 
 DAMAGED = {
@@ -174,15 +165,7 @@ def test_a_plan_that_was_saved(changing: Any, tmp_path: Path) -> None:
 def test_a_running_broker_keeps_its_log_directory(changing: Any, tmp_path: Path) -> None:
     write(tmp_path / "d", changed(flipped(f"t-0/{C}.log", 4000), {".lock": b""}))
     before = tree(tmp_path / "d")
-    holder = (
-        "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); "
-        "sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", holder, tmp_path / "d/.lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as broker:
-        assert broker.stdout is not None
-        broker.stdout.readline()
+    with locked_by_another(tmp_path / "d/.lock"):
         for given in (["--truncate", "d"], ["--truncate", "d/t-0"], ["--salvage", f"d/t-0/{C}.log"]):
             ran = changing.inside("recover", *given)
             assert ran.status == 3
@@ -192,7 +175,6 @@ def test_a_running_broker_keeps_its_log_directory(changing: Any, tmp_path: Path)
             assert ran.status == 1
             assert "d/t-0: running: another process, probably a broker, holds the lock" in ran.out.decode()
             assert "a broker is probably running" in ran.lines[-2]
-        broker.communicate()
     assert tree(tmp_path / "d") == before
 
 
@@ -234,15 +216,7 @@ def test_a_link_does_not_lead_around_a_running_broker(changing: Any, tmp_path: P
     (tmp_path / "link-0").symlink_to(tmp_path / "a" / "d" / "t-0")
     assert changing.inside("recover", "--truncate", "a/d").status == 4
     before = tree(tmp_path / "a")
-    holder = (
-        "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); "
-        "sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", holder, tmp_path / "a/d/.lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as broker:
-        assert broker.stdout is not None
-        broker.stdout.readline()
+    with locked_by_another(tmp_path / "a/d/.lock"):
         for given in (
             ["--truncate", "link-0"],
             ["--truncate", f"link-0/{C}.log"],
@@ -253,7 +227,6 @@ def test_a_link_does_not_lead_around_a_running_broker(changing: Any, tmp_path: P
             ran = changing.inside("recover", *given)
             assert ran.status == 3, given
             assert "another process holds the lock" in ran.problems
-        broker.communicate()
     assert tree(tmp_path / "a") == before
     assert changing.inside("recover", "--undo", "link-0").status == 0
 

@@ -51,7 +51,6 @@ def offsets(directory: Path, isolation: str = "all") -> list[int]:
 
 
 WHOLE = [batch(first) for first in range(0, 20, 2)]
-REWRITTEN = [batch(first, epoch=1) for first in (6, 8, 10, 12)]
 
 
 @pytest.mark.parametrize("isolation", ["all", "read-uncommitted", "read-committed"])

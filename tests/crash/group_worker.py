@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from crash.worker import MODES, attempt
+from crash.worker import MODES, attempt, calls_of, differences
 from support.group_trial import GroupTrial
 from support.recovery_plans import Tree, contents, tree
 
@@ -24,13 +24,6 @@ def files_of(directory: Path) -> Tree:
     if found.get(".lock", (b"x",))[0] == b"":
         del found[".lock"]
     return found
-
-
-def calls_of(start: Callable[[], GroupTrial], operation: str) -> int:
-    ended = attempt(getattr(start(), operation), 0, MODES["kill"])
-    assert not ended.killed
-    assert not ended.error, ended.error
-    return ended.calls
 
 
 def killed(start: Callable[[], GroupTrial], operation: str, step: int) -> Iterator[GroupTrial]:
@@ -95,7 +88,7 @@ def each_undo(place: Path, since: bool, step: int) -> Iterator[str]:
             if contents(files_of(trial.directory)) == before:
                 trial.undo()
         now = contents(files_of(trial.directory))
-        assert now == old, recovery_differences(now, old)
+        assert now == old, differences(now, old)
         if since:
             trial.undo("1-undo1")
             assert contents(files_of(trial.directory)) == before
@@ -103,10 +96,6 @@ def each_undo(place: Path, since: bool, step: int) -> Iterator[str]:
             assert files_of(trial.directory) == trial.old
         trial.is_clean()
         yield state
-
-
-def recovery_differences(now: dict[str, bytes], then: dict[str, bytes]) -> list[str]:
-    return sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
 
 
 def main(operation: str, step: str = "1") -> None:

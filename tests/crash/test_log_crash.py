@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from support.laws import of_the_day
 
-HERE = Path(__file__).parent
 ALL = os.environ.get("KDUMP_CRASH") == "all"
 ERRORS = [f"{error}, {how}" for error in ("ENOSPC", "EIO", "EACCES", "EROFS") for how in ("once", "for good")]
 
@@ -28,19 +26,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the library tha
 @pytest.mark.parametrize(
     "mode", of_the_day(["kill", "torn", *(ERRORS if ALL else ["ENOSPC, once", "EIO, for good"])], 2, ALL)
 )
-def test_trouble_at_every_call(shim: Path, mode: str, capsys: pytest.CaptureFixture[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-P", HERE / "log_worker.py", mode],
-        env={**os.environ, "LD_PRELOAD": str(shim), "PYTHONPATH": os.pathsep.join((str(HERE.parent), str(HERE)))},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    with capsys.disabled():
-        print(f"\n{done.stdout}", end="")
-    counts = {what: int(count) for count, what in re.findall(r"(\d+) (calls|clean|opened|recovered)", done.stdout)}
+def test_trouble_at_every_call(run_worker: Callable[..., str], mode: str) -> None:
+    said = run_worker("log_worker.py", mode)
+    counts = {what: int(count) for count, what in re.findall(r"(\d+) (calls|clean|opened|recovered)", said)}
     assert counts["calls"] > 100
     assert counts["opened"] > 20
     assert counts["recovered"] > 20

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from support.laws import of_the_day
 
-HERE = Path(__file__).parent
 ALL = os.environ.get("KDUMP_CRASH") == "all"
 ERRORS = [f"{error}, {how}" for error in ("ENOSPC", "EIO", "EACCES", "EROFS") for how in ("once", "for good")]
 
@@ -24,18 +22,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the library tha
 
 
 @pytest.mark.parametrize("mode", of_the_day(["kill", "torn", *ERRORS] if ALL else ["kill", "ENOSPC, once"], 2, ALL))
-def test_trouble_at_every_call(shim: Path, mode: str, capsys: pytest.CaptureFixture[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-P", HERE / "log_output_worker.py", mode],
-        env={**os.environ, "LD_PRELOAD": str(shim), "PYTHONPATH": os.pathsep.join((str(HERE.parent), str(HERE)))},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    with capsys.disabled():
-        print(f"\n{mode}: {done.stdout}", end="")
-    counts = {what: int(count) for count, what in re.findall(r"(\d+) (\w+)", done.stdout)}
+def test_trouble_at_every_call(run_worker: Callable[..., str], mode: str) -> None:
+    said = run_worker("log_output_worker.py", mode)
+    counts = {what: int(count) for count, what in re.findall(r"(\d+) (\w+)", said)}
     assert counts["calls"] > 100
     assert counts.get("again", 0) + counts.get("nothing", 0) > 100

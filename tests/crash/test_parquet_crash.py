@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from support.laws import of_the_day
 
-HERE = Path(__file__).parent
 ALL = os.environ.get("KDUMP_CRASH") == "all"
 ERRORS = [f"{error}, {how}" for error in ("ENOSPC", "EIO", "EACCES", "EROFS") for how in ("once", "for good")]
 
@@ -30,16 +28,6 @@ SOME = [("first", "torn"), ("next", "kill"), ("rewrite", "ENOSPC, once"), ("fold
 
 
 @pytest.mark.parametrize(("operation", "mode"), of_the_day(EACH if ALL else SOME, 2, ALL))
-def test_trouble_at_every_call(shim: Path, operation: str, mode: str, capsys: pytest.CaptureFixture[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-P", HERE / "parquet_worker.py", operation, mode],
-        env={**os.environ, "LD_PRELOAD": str(shim), "PYTHONPATH": os.pathsep.join((str(HERE.parent), str(HERE)))},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    with capsys.disabled():
-        print(f"\n{done.stdout}", end="")
-    assert all(int(count) > 30 for count in re.findall(r"at (\d+) calls", done.stdout))
+def test_trouble_at_every_call(run_worker: Callable[..., str], operation: str, mode: str) -> None:
+    said = run_worker("parquet_worker.py", operation, mode)
+    assert all(int(count) > 30 for count in re.findall(r"at (\d+) calls", said))

@@ -189,7 +189,7 @@ def differences(now: Mapping[str, object], then: Mapping[str, object]) -> list[s
     return sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
 
 
-def calls_of(start: Callable[[], Trial], operation: str) -> int:
+def calls_of(start: Callable[[], object], operation: str) -> int:
     """How many calls the operation makes when nothing is in its way."""
     ended = attempt(getattr(start(), operation), 0, MODES["kill"])
     assert not ended.killed

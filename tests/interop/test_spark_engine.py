@@ -37,6 +37,7 @@ from support.command_runs import open_logs
 from support.laws import of_the_day
 from support.spark_cluster import EXECUTOR_SETTINGS, SparkCluster, cluster, descendants, is_alive
 from support.spark_connect import connect_server
+from support.spark_jobs import values
 from support.spark_session import need_spark
 from support.waits import until
 
@@ -59,15 +60,6 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     with contextlib.suppress(damage.NotApplicable, IndexError):
                         damage_partition.apply(rng.choice(sorted(damage_partition.DAMAGES)), partition, rng)
     return place
-
-
-def values(item: Any) -> Any:
-    """A report, statistics or a plan as values that compare."""
-    if isinstance(item, KdumpError):
-        return type(item), str(item)
-    if hasattr(item, "__slots__") and not isinstance(item, tuple):
-        return {name: values(getattr(item, name)) for name in item.__slots__}
-    return [values(one) for one in item] if isinstance(item, list) else item
 
 
 def answers(place: Path, engine: Engine) -> Iterator[tuple[str, list[Any]]]:

@@ -20,27 +20,26 @@ from kdump.storage.discovery import discover
 from kdump.verify.report import Report
 from kdump.verify.verify import verify_logs
 from support import build
-from support.directories import NOW_MS, Files, changed, clean, history, log_directory, partition, stem, without, write
+from support.directories import (
+    NOW_MS,
+    Files,
+    changed,
+    clean,
+    content,
+    flipped,
+    history,
+    log_directory,
+    partition,
+    stem,
+    without,
+    write,
+)
 from support.losses import LossCase, write_damaged, write_points
 
 A, B, C, END = (stem(offset) for offset in (0, 10, 20, 30))
 LINE = "recovery-point-offset-checkpoint"
 MARK = "replication-offset-checkpoint"
 MARKER = ".kafka_cleanshutdown"
-
-
-def flipped(files: Files, name: str, position: int) -> Files:
-    data = files[name]
-    assert isinstance(data, bytes)
-    changed_bytes = bytearray(data)
-    changed_bytes[position] ^= 1
-    return changed(files, {name: bytes(changed_bytes)})
-
-
-def content(files: Files, name: str) -> bytes:
-    data = files[name]
-    assert isinstance(data, bytes)
-    return data
 
 
 def last_batch_flipped(mark: int = 30) -> Files:

@@ -6,8 +6,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from kdump.storage.partition import LogFile
 from kdump.storage.pieces import Piece
 from kdump.verify.report import Report
 from support import build, directories, oracle
+from support.command_runs import locked_by_another
 from support.directories import Writer
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -439,16 +438,6 @@ def test_nothing_is_taken_back_or_finished_under_a_broker(directory: Path, how: 
     if how == "resume_recovery":
         journal = directory / "transfers-0" / ".kdump-undo" / "one" / "applied.jsonl"
         journal.rename(journal.with_name("applying.jsonl"))
-    program = (
-        "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.lockf(file, fcntl.LOCK_EX); "
-        "print(flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program, directory / ".lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as broker:
-        assert broker.stdout is not None
-        broker.stdout.readline()
-        with pytest.raises(KdumpError, match="holds the lock"):
-            getattr(recover, how)(str(directory / "transfers-0"))
-        broker.communicate(timeout=20)
+    with locked_by_another(directory / ".lock"), pytest.raises(KdumpError, match="holds the lock"):
+        getattr(recover, how)(str(directory / "transfers-0"))
     getattr(recover, how)(str(directory / "transfers-0"))

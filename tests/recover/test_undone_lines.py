@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from kdump.format.checkpoint import offset_entries
 from kdump.format.naming import RECOVERY_POINTS
 from kdump.recover import recover
 from kdump.recover.plan import RecoverOptions
 from kdump.storage.discovery import discover
 from support import directories
-from support.group_trial import PARTITIONS, GroupTrial
+from support.group_trial import PARTITIONS, GroupTrial, lines
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 
@@ -21,10 +20,6 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 @pytest.fixture
 def trial(tmp_path: Path) -> GroupTrial:
     return GroupTrial(tmp_path / "x", keep=True)
-
-
-def lines(path: Path) -> dict[str, int]:
-    return {f"{entry.topic}-{entry.partition}": entry.offset for entry in offset_entries(path.read_bytes())}
 
 
 def tear(trial: GroupTrial) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from kdump.errors import KdumpError
-from kdump.format.checkpoint import offset_entries
 from kdump.format.naming import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from kdump.recover import apply, recover, run_group, run_plan, steps, undo_plan
 from kdump.recover.plan import RecoverOptions, RecoveryResult
@@ -26,7 +25,7 @@ from kdump.storage.undo_folders import UndoFolder
 from support import build, damage_partition, directories, recovery_plans
 from support.damage import NotApplicable
 from support.expected_files import NOW_MS, planned
-from support.group_trial import PARTITIONS, GroupTrial
+from support.group_trial import PARTITIONS, GroupTrial, lines
 from support.recovery_plans import contents, tree
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -36,10 +35,6 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 @pytest.fixture
 def trial(tmp_path: Path) -> GroupTrial:
     return GroupTrial(tmp_path / "x", keep=True)
-
-
-def lines(path: Path) -> dict[str, int]:
-    return {f"{entry.topic}-{entry.partition}": entry.offset for entry in offset_entries(path.read_bytes())}
 
 
 def stopped(trial: GroupTrial, partition: str) -> None:

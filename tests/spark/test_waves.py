@@ -33,7 +33,7 @@ from kdump.verify.verify import VerifyOptions, verify_logs
 from support import damage, damage_partition
 from support.directories import built, write
 from support.laws import examples
-from support.spark_jobs import InlineBackend
+from support.spark_jobs import InlineBackend, values
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 MIB = 1 << 20
@@ -288,15 +288,6 @@ def small_groups(patch: pytest.MonkeyPatch, rng: random.Random) -> None:
 
 def engine(rng: random.Random) -> SparkEngine:
     return SparkEngine(InlineBackend(rng.randrange(2, 5)))
-
-
-def values(item: Any) -> Any:
-    """A report or a plan as values that compare."""
-    if isinstance(item, KdumpError):
-        return type(item), str(item)
-    if hasattr(item, "__slots__") and not isinstance(item, tuple):
-        return {name: values(getattr(item, name)) for name in item.__slots__}
-    return [values(one) for one in item] if isinstance(item, list) else item
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ import random
 import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import crc32c
@@ -529,62 +530,8 @@ def message(
     return struct.pack(">qiI", offset, len(body) + 4 if size is None else size, checksum) + bytes(body)
 
 
-def message_v0(
-    key: bytes | None = None,
-    value: bytes | None = b"",
-    *,
-    offset: int = 0,
-    attributes: int | None = None,
-    key_length: int | None = None,
-    value_length: int | None = None,
-    trailing: bytes = b"",
-    size: int | None = None,
-    crc: int | None = None,
-) -> bytes:
-    """An uncompressed magic 0 message."""
-    return message(
-        0,
-        key,
-        value,
-        offset=offset,
-        attributes=attributes,
-        key_length=key_length,
-        value_length=value_length,
-        trailing=trailing,
-        size=size,
-        crc=crc,
-    )
-
-
-def message_v1(
-    key: bytes | None = None,
-    value: bytes | None = b"",
-    *,
-    offset: int = 0,
-    timestamp: int = DEFAULT_TIMESTAMP,
-    timestamp_type: str = "CreateTime",
-    attributes: int | None = None,
-    key_length: int | None = None,
-    value_length: int | None = None,
-    trailing: bytes = b"",
-    size: int | None = None,
-    crc: int | None = None,
-) -> bytes:
-    """An uncompressed magic 1 message."""
-    return message(
-        1,
-        key,
-        value,
-        offset=offset,
-        timestamp=timestamp,
-        timestamp_type=timestamp_type,
-        attributes=attributes,
-        key_length=key_length,
-        value_length=value_length,
-        trailing=trailing,
-        size=size,
-        crc=crc,
-    )
+message_v0 = partial(message, 0)
+message_v1 = partial(message, 1)
 
 
 def wrapper(

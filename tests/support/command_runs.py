@@ -176,3 +176,19 @@ def open_logs(pid: int) -> set[str]:
 def _processor_s(pid: int) -> float:
     user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def locked_by_another(path: Path) -> Iterator[None]:
+    """Let another process hold the lock of a file, as a running broker does."""
+    program = (
+        "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.lockf(file, fcntl.LOCK_EX); print(flush=True); "
+        "sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        yield
+        holder.communicate(timeout=20)

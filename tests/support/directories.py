@@ -205,6 +205,20 @@ def _clean() -> Files:
     )
 
 
+def content(files: Files, name: str) -> bytes:
+    """The bytes of a file."""
+    data = files[name]
+    assert isinstance(data, bytes)
+    return data
+
+
+def flipped(files: Files, name: str, position: int) -> Files:
+    """The files with another lowest bit at a position of one of them."""
+    data = bytearray(content(files, name))
+    data[position] ^= 1
+    return changed(files, {name: bytes(data)})
+
+
 def clean() -> Files:
     """A log directory with `history` in it, of which verify says nothing. The last segment was not flushed."""
     return dict(_clean())

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from kdump.errors import KdumpError
+from kdump.format.checkpoint import offset_entries
 from kdump.recover import recover
 from kdump.recover.plan import RecoverOptions, RecoveryResult
 from kdump.recover.runs import runs
@@ -29,6 +30,11 @@ def damaged() -> Files:
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
         files[name] = text.encode()
     return {**files, ".kafka_cleanshutdown": b'{"version":0,"brokerEpoch":1}'}
+
+
+def lines(path: Path) -> dict[str, int]:
+    """The offsets in a checkpoint, by the partitions."""
+    return {f"{entry.topic}-{entry.partition}": entry.offset for entry in offset_entries(path.read_bytes())}
 
 
 class GroupTrial:

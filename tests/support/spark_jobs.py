@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from kdump.errors import KdumpError
 from kdump.spark.tasks import run_group
 
 
@@ -43,3 +45,12 @@ class InlineBackend:
 
     def why_it_waits(self) -> str:
         return "; Spark's log: nothing"
+
+
+def values(item: Any) -> Any:
+    """A report, statistics or a plan as values that compare."""
+    if isinstance(item, KdumpError):
+        return type(item), str(item)
+    if hasattr(item, "__slots__") and not isinstance(item, tuple):
+        return {name: values(getattr(item, name)) for name in item.__slots__}
+    return [values(one) for one in item] if isinstance(item, list) else item

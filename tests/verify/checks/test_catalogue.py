@@ -62,7 +62,6 @@ def snapshot(*records: build.Record) -> bytes:
 
 HEADER, FOOTER, VERSION = build.snapshot_header(), build.snapshot_footer(), build.kraft_version()
 TWO = [build.record(b"a", b"1"), build.record(b"b", b"2")]
-NESTED = one(value=one(0))
 
 
 @dataclass(frozen=True)
