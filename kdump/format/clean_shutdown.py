@@ -18,7 +18,6 @@ from kdump.format.text_files import (
     MAX_PROPERTIES_BYTES,
     CheckpointError,
     Property,
-    compact_json,
     json_number,
     json_object,
     json_properties,
@@ -56,13 +55,6 @@ def parse_clean_shutdown(data: bytes) -> CleanShutdown:
         0 if version is None else json_number("version", version, 32),
         json_number("brokerEpoch", fields["brokerEpoch"], 64),
     )
-
-
-def build_clean_shutdown(content: CleanShutdown) -> bytes:
-    """A .kafka_cleanshutdown as a broker writes it; empty without a broker epoch."""
-    if content.broker_epoch is None:
-        return b""
-    return compact_json({"version": content.version or 0, "brokerEpoch": content.broker_epoch}).encode()
 
 
 def _clean_shutdown_object(data: bytes) -> "JsonObject":

@@ -17,7 +17,7 @@ before any other character a ``\`` is dropped.
 
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kdump.format.java import parse_integer
@@ -28,7 +28,6 @@ HIGHEST_META_PROPERTIES_VERSION: Final = 1
 _PADDING = " \t\f"
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"} | {char: f"\\{char}" for char in "\\=:#!"}
 # The key goes to the first separator without a backslash before it; then one = or : with blanks around it.
 _KEY = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
 
@@ -94,34 +93,6 @@ def _unescaped(text: str, number: int) -> str:
     return found.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def build_properties(entries: Iterable[Property], comments: Iterable[str] = ()) -> bytes:
-    """A Java properties file in ASCII, as `java.util.Properties` writes it.
-
-    Raises ValueError for a comment with a line end.
-    """
-    lines = []
-    for comment in comments:
-        if not comment.isprintable():
-            raise ValueError(f"not a comment of one line: {comment!r}")
-        lines.append(f"#{_ascii(comment)}\n")
-    lines += [f"{_escaped(key, key=True)}={_escaped(value, key=False)}\n" for key, value in entries]
-    return "".join(lines).encode("ascii")
-
-
-def _escaped(text: str, *, key: bool) -> str:
-    escaped = "".join([_ESCAPES.get(char, char) for char in text])
-    blanks = len(escaped) if key else len(escaped) - len(escaped.lstrip(" "))
-    return _ascii(escaped[:blanks].replace(" ", "\\ ") + escaped[blanks:])
-
-
-def _ascii(text: str) -> str:
-    if text.isascii() and text.isprintable():
-        return text
-    units = memoryview(text.encode("utf-16-be")).cast("B")
-    codes = [units[at] << 8 | units[at + 1] for at in range(0, len(units), 2)]
-    return "".join([chr(code) if 0x20 <= code <= 0x7E else f"\\u{code:04X}" for code in codes])
-
-
 def parse_meta_properties(data: bytes) -> MetaProperties:
     """The content. Raises CheckpointError for what MetaProperties refuses."""
     found = dict(properties(data))
@@ -137,17 +108,6 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
     if version and "cluster.id" not in found:
         raise CheckpointError("cluster.id is missing")
     return MetaProperties(version, found.get("cluster.id"), node_id, directory_id)
-
-
-def build_meta_properties(meta: MetaProperties, comments: Iterable[str] = ()) -> bytes:
-    """A meta.properties; a broker writes an empty comment and one with the time."""
-    entries = (
-        ("node.id" if meta.version else "broker.id", meta.node_id),
-        ("directory.id", meta.directory_id),
-        ("version", meta.version),
-        ("cluster.id", meta.cluster_id),
-    )
-    return build_properties([Property(key, str(value)) for key, value in entries if value is not None], comments)
 
 
 _JAVA_TRIMS = "".join(map(chr, range(0x21)))

@@ -24,7 +24,6 @@ from kdump.format.text_files import (
     MAX_PROPERTIES_BYTES,
     CheckpointError,
     Property,
-    compact_json,
     json_number,
     json_object,
     json_properties,
@@ -82,19 +81,6 @@ def parse_quorum_state(data: bytes) -> QuorumState:
         numbers["appliedOffset"] if version == 0 else None,
         voters if version == 0 else None,
     )
-
-
-def build_quorum_state(state: QuorumState) -> bytes:
-    """A quorum-state as a broker writes it, without a line end."""
-    fields: JsonObject = {"clusterId": state.cluster_id} if state.data_version == 0 else {}
-    fields |= {"leaderId": state.leader_id, "leaderEpoch": state.leader_epoch, "votedId": state.voted_id}
-    if state.data_version == 0:
-        fields["appliedOffset"] = state.applied_offset
-        fields["currentVoters"] = [{"voterId": voter} for voter in state.current_voters or ()]
-    else:
-        fields["votedDirectoryId"] = state.voted_directory_id
-    fields["data_version"] = state.data_version
-    return compact_json(fields).encode()
 
 
 _COMMON = ("leaderId", "leaderEpoch", "votedId")

@@ -17,6 +17,7 @@ from kdump.format import fetch
 from kdump.format.index import OFFSET_ENTRY
 from kdump.storage.partition import Partition
 from support import build
+from support.fetch_results import parse_message_set_send
 from support.laws import sampled
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -571,7 +572,7 @@ def test_a_fetch(kdump: Any, log: Path) -> None:
     ):
         ran = kdump.inside("dump", "--format", "fetch", "--at", at, *options, "topic-7")
         assert (ran.status, ran.err) == (0, b"")
-        assert fetch.parse_message_set_send(ran.out) == (0, messages)
+        assert parse_message_set_send(ran.out) == (0, messages)
 
 
 def test_a_fetch_that_fails(kdump: Any, log: Path) -> None:
@@ -582,14 +583,14 @@ def test_a_fetch_that_fails(kdump: Any, log: Path) -> None:
         (["--at", "30", "--max-bytes", "10", "--max-batch-bytes", "100"], 4),
     ):
         ran = kdump.inside("dump", "--format", "fetch", *options, "topic-7")
-        assert (ran.status, fetch.parse_message_set_send(ran.out)) == (3, (code, b""))
+        assert (ran.status, parse_message_set_send(ran.out)) == (3, (code, b""))
         assert ran.problems == kdump.inside("dump", *options, "topic-7").problems != ""
 
 
 def test_a_fetch_of_damage(kdump: Any, damaged: Path) -> None:
     ran = kdump.inside("dump", "--format", "fetch", "--at", "21", "-v", "topic-7")
     size = len(plain(20))
-    assert (ran.status, fetch.parse_message_set_send(ran.out)) == (1, (0, plain(26, 4, codec="zstd")))
+    assert (ran.status, parse_message_set_send(ran.out)) == (1, (0, plain(26, 4, codec="zstd")))
     passed, how = ran.problems.splitlines()
     assert passed == f"kdump: topic-7/{20:020}.log: bytes 0 to {size} are skipped: batch/crc"
     assert how.startswith("kdump: read offset=21 timestamp=null ")

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from kdump.dump import dump, events
 from kdump.format import fetch
-from kdump.format.fetch import MessageSetSend
 from kdump.format.naming import FETCH_KINDS, Kind
 from kdump.storage.partition import LogFile
 from kdump.storage.source import BytesSource, SourceRange
 from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
 from support import build
+from support.fetch_results import MessageSetSend, build_multi_message_set_send
 
 
 def plain(base_offset: int, count: int = 3, **fields: Any) -> bytes:
@@ -92,7 +92,7 @@ def test_a_multifetch(kdump: Any, tmp_path: Path) -> None:
         expected += moved(log, position + 6)
         position += 6 + len(messages)
     expected.append(header(position, 2, 3, "wrong-partition"))
-    data = fetch.build_multi_message_set_send(sets)
+    data = build_multi_message_set_send(sets)
     status, lines, problems = dumped(kdump, tmp_path, data, "--type", "multifetch")
     assert (status, problems) == (0, "")
     assert without_path(lines) == [header(0, len(data) - 4, multi=True), *expected]
@@ -109,7 +109,7 @@ def test_a_message_that_is_cut_off(kdump: Any, tmp_path: Path, magic: str, multi
         some = messages[: whole + kept]
         data = fetch.build_message_set_send(some)
         if multi:
-            data = fetch.build_multi_message_set_send([MessageSetSend(0, some)])
+            data = build_multi_message_set_send([MessageSetSend(0, some)])
         status, lines, problems = dumped(kdump, tmp_path, data, "--type", "multifetch" if multi else "fetch")
         assert (status, problems) == (0, "")
         begin = 12 if multi else 6
@@ -206,7 +206,7 @@ def test_offsets_of_the_log_before_0_8(kdump: Any, tmp_path: Path) -> None:
 
 
 def test_options(kdump: Any, tmp_path: Path) -> None:
-    data = fetch.build_multi_message_set_send([MessageSetSend(0, V2), MessageSetSend(0, V2)])
+    data = build_multi_message_set_send([MessageSetSend(0, V2), MessageSetSend(0, V2)])
 
     def offsets(*options: str) -> list[int]:
         _, lines, _ = dumped(kdump, tmp_path, data, "--type", "multifetch", *options)
@@ -268,7 +268,7 @@ def test_any_bytes(kind: Kind, data: bytes) -> None:
 def test_mutations(seed: int) -> None:
     chosen = random.Random(seed)
     parts = [MessageSetSend(chosen.choice([0, 0, 1]), chosen.choice([*SETS.values(), b""])) for _ in range(3)]
-    data = bytearray(fetch.build_multi_message_set_send(parts))
+    data = bytearray(build_multi_message_set_send(parts))
     for _ in range(chosen.randrange(1, 4)):
         at = chosen.randrange(len(data) + 1)
         data[at : at + chosen.randrange(4)] = chosen.randbytes(chosen.randrange(4))

@@ -23,7 +23,6 @@ from kdump import DumpOptions, FollowOptions, cli, follow_logs
 from kdump.cli import exit_status
 from kdump.convert.parquet.manifest import PartitionKey, removal_lines
 from kdump.convert.tables import RECORDS
-from kdump.format import fetch
 from kdump.recover.plan import FILL, RecoverOptions, RecoveryResult
 from kdump.recover.summary import RecoveryTotals
 from kdump.recover.undo import Run, RunResult
@@ -31,6 +30,7 @@ from kdump.render import RenderOptions, renderer
 from kdump.verify.catalogue import CATALOGUE
 from support import build, coordinator_records, manual, manual_text, recovery_results
 from support.cases import each
+from support.fetch_results import MessageSetSend, build_multi_message_set_send
 from support.growing_partition import GrowingPartition
 
 PAGES = manual.pages()
@@ -300,7 +300,7 @@ def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
         else:
             assert found.setdefault(line["type"], names) == names
     if command == "dump":
-        (tmp_path / "result").write_bytes(fetch.build_multi_message_set_send([fetch.MessageSetSend(0, good)]))
+        (tmp_path / "result").write_bytes(build_multi_message_set_send([MessageSetSend(0, good)]))
         more_runs = (
             AT,
             RESULT,

@@ -18,7 +18,7 @@ from kdump.convert.parquet import manifest_file
 from kdump.convert.parquet.continuation import continue_after
 from kdump.convert.parquet.manifest import MANIFEST, ConversionSettings, ConvertedPartition, LeftOut, manifest_bytes
 from kdump.convert.parquet.output_directory import LOCK, OutputDirectory
-from kdump.convert.parquet.run import convert_to_parquet, join_parts, write_part
+from kdump.convert.parquet.run import join_parts, write_part
 from kdump.errors import KdumpError
 from kdump.storage import directory_handle
 from support import build
@@ -28,6 +28,7 @@ from support.parquet_folders import (
     SETTINGS,
     contents,
     convert,
+    convert_to_parquet,
     converted,
     manifest_of,
     offsets_of,

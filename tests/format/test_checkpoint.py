@@ -19,6 +19,7 @@ from kdump.format.quorum_state import QuorumState
 from kdump.format.text_files import Property
 from support import build
 from support.cases import each
+from support.root_files import build_clean_shutdown, build_meta_properties, build_properties, build_quorum_state
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 TOPIC_ID = "mwJ-D-tiSwSrr_TIGJF7hA"
@@ -297,7 +298,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 @given(st.lists(st.builds(Property, texts, texts)), st.lists(st.text("abc #=é€😀", max_size=9)))
 def test_properties_round_trip(entries: list[Property], comments: list[str]) -> None:
-    data = meta_properties.build_properties(entries, comments)
+    data = build_properties(entries, comments)
     assert list(meta_properties.properties(data)) == entries
     assert data.isascii()
     assert data.count(b"\n") == len(entries) + len(comments)
@@ -306,7 +307,7 @@ def test_properties_round_trip(entries: list[Property], comments: list[str]) -> 
 @pytest.mark.parametrize("comment", ["a\nb", "a\rb", "\u2028"])
 def test_no_comment(comment: str) -> None:
     with pytest.raises(ValueError, match="not a comment"):
-        meta_properties.build_properties([], [comment])
+        build_properties([], [comment])
 
 
 def test_meta_properties() -> None:
@@ -346,7 +347,7 @@ def test_refused_meta_properties(text: str, reason: str) -> None:
     )
 )
 def test_meta_properties_round_trip(meta: MetaProperties) -> None:
-    assert meta_properties.parse_meta_properties(meta_properties.build_meta_properties(meta)) == meta
+    assert meta_properties.parse_meta_properties(build_meta_properties(meta)) == meta
 
 
 # --- quorum-state -----------------------------------------------------------------------------------------------------
@@ -363,8 +364,8 @@ def test_quorum_states() -> None:
     new = QuorumState(1, None, -1, 2, 1, "J8aAPcfLQt2bqs1JT_rMgQ", None, None)
     assert quorum_state.parse_quorum_state(VERSION_0) == old
     assert quorum_state.parse_quorum_state(VERSION_1) == new
-    assert quorum_state.build_quorum_state(old) == VERSION_0
-    assert quorum_state.build_quorum_state(new) == VERSION_1
+    assert build_quorum_state(old) == VERSION_0
+    assert build_quorum_state(new) == VERSION_1
     assert list(quorum_state.quorum_state_properties(VERSION_0)) == [
         ("clusterId", ""),
         ("leaderId", "1"),
@@ -444,7 +445,7 @@ def test_refused_quorum_states(data: bytes, reason: str) -> None:
     )
 )
 def test_quorum_states_round_trip(state: QuorumState) -> None:
-    data = quorum_state.build_quorum_state(state)
+    data = build_quorum_state(state)
     assert quorum_state.parse_quorum_state(data) == state
     assert b"\n" not in data
 
@@ -485,7 +486,7 @@ def test_markers_that_say_nothing(data: bytes, reason: str) -> None:
 
 @given(st.one_of(st.just(CleanShutdown(None, None)), st.builds(CleanShutdown, i32, i64)))
 def test_markers_round_trip(marker: CleanShutdown) -> None:
-    assert clean_shutdown.parse_clean_shutdown(clean_shutdown.build_clean_shutdown(marker)) == marker
+    assert clean_shutdown.parse_clean_shutdown(build_clean_shutdown(marker)) == marker
 
 
 # --- whatever the bytes are -------------------------------------------------------------------------------------------
@@ -585,18 +586,18 @@ def test_meta_properties_of_brokers(path: Path) -> None:
     data = path.read_bytes()
     meta = meta_properties.parse_meta_properties(data)
     comments = [line.decode()[1:] for line in data.splitlines() if line.startswith(b"#")]
-    built = meta_properties.build_properties(meta_properties.properties(data), comments)
+    built = build_properties(meta_properties.properties(data), comments)
     assert built == data
-    assert meta_properties.parse_meta_properties(meta_properties.build_meta_properties(meta)) == meta
+    assert meta_properties.parse_meta_properties(build_meta_properties(meta)) == meta
 
 
 @pytest.mark.parametrize("path", of_brokers("quorum-state"))
 def test_quorum_states_of_brokers(path: Path) -> None:
     data = path.read_bytes()
-    assert quorum_state.build_quorum_state(quorum_state.parse_quorum_state(data)) == data
+    assert build_quorum_state(quorum_state.parse_quorum_state(data)) == data
 
 
 @pytest.mark.parametrize("path", of_brokers(".kafka_cleanshutdown"))
 def test_markers_of_brokers(path: Path) -> None:
     data = path.read_bytes()
-    assert clean_shutdown.build_clean_shutdown(clean_shutdown.parse_clean_shutdown(data)) == data
+    assert build_clean_shutdown(clean_shutdown.parse_clean_shutdown(data)) == data

@@ -12,8 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdump.format import fetch
-from kdump.format.fetch import ErrorCode, FetchError, MessageSetSend, MultiMessageSetSend
+from kdump.format.fetch import ErrorCode, FetchError
 from support import build
+from support.fetch_results import (
+    MessageSetSend,
+    MultiMessageSetSend,
+    build_multi_message_set_send,
+    parse_message_set_send,
+    parse_multi_message_set_send,
+)
 
 MESSAGES = build.kafka07([b"one", b"two"], codec="none")
 
@@ -23,7 +30,7 @@ multis = st.builds(MultiMessageSetSend, codes, st.lists(sets, max_size=5).map(tu
 
 
 def built(result: MultiMessageSetSend) -> bytes:
-    return fetch.build_multi_message_set_send(result.sets, result.error_code)
+    return build_multi_message_set_send(result.sets, result.error_code)
 
 
 # --- vectors ----------------------------------------------------------------------------------------------------------
@@ -40,12 +47,12 @@ def test_vectors() -> None:
     assert fetch.build_message_set_send(b"", ErrorCode.OFFSET_OUT_OF_RANGE) == OUT_OF_RANGE
     assert fetch.build_message_set_send(b"", -1) == UNKNOWN
     assert fetch.build_message_set_send(b"abcdef") == ONE
-    assert fetch.parse_message_set_send(ONE) == (0, b"abcdef")
-    assert fetch.parse_message_set_send(UNKNOWN) == (-1, b"")
+    assert parse_message_set_send(ONE) == (0, b"abcdef")
+    assert parse_message_set_send(UNKNOWN) == (-1, b"")
     inside = (MessageSetSend(0, b""), MessageSetSend(1, b""), MessageSetSend(0, b"xy"))
-    assert fetch.build_multi_message_set_send(inside) == MULTI
-    assert fetch.parse_multi_message_set_send(MULTI) == (0, inside)
-    assert fetch.parse_multi_message_set_send(EMPTY) == (0, ())
+    assert build_multi_message_set_send(inside) == MULTI
+    assert parse_multi_message_set_send(MULTI) == (0, inside)
+    assert parse_multi_message_set_send(EMPTY) == (0, ())
 
 
 def test_as_kafka_wrote_them() -> None:
@@ -54,7 +61,7 @@ def test_as_kafka_wrote_them() -> None:
     """
     one = struct.pack(">ih", len(MESSAGES) + 2, 0) + MESSAGES
     assert fetch.build_message_set_send(MESSAGES) == one
-    assert fetch.build_multi_message_set_send([MessageSetSend(0, MESSAGES)] * 2) == (
+    assert build_multi_message_set_send([MessageSetSend(0, MESSAGES)] * 2) == (
         struct.pack(">ih", 2 * len(one) + 2, 0) + one + one
     )
 
@@ -76,13 +83,13 @@ def test_error_codes() -> None:
 @given(sets)
 def test_a_fetch_comes_back(result: MessageSetSend) -> None:
     data = fetch.build_message_set_send(result.messages, result.error_code)
-    assert fetch.parse_message_set_send(data) == result
+    assert parse_message_set_send(data) == result
     assert len(data) == fetch.HEADER_SIZE + len(result.messages) == fetch.parse_header(data).size
 
 
 @given(multis)
 def test_a_multifetch_comes_back(result: MultiMessageSetSend) -> None:
-    assert fetch.parse_multi_message_set_send(built(result)) == result
+    assert parse_multi_message_set_send(built(result)) == result
 
 
 @given(multis, st.data())
@@ -90,10 +97,10 @@ def test_every_cut_is_refused(result: MultiMessageSetSend, data: st.DataObject) 
     whole = built(result)
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
     with pytest.raises(FetchError):
-        fetch.parse_multi_message_set_send(cut)
+        parse_multi_message_set_send(cut)
     with pytest.raises(FetchError):
-        fetch.parse_message_set_send(cut)
-    for read in (fetch.parse_message_set_send, fetch.parse_multi_message_set_send):
+        parse_message_set_send(cut)
+    for read in (parse_message_set_send, parse_multi_message_set_send):
         with pytest.raises(FetchError, match=f"byte {len(whole)}: 1 byte after the end"):
             read(whole + b"\0")
 
@@ -102,15 +109,15 @@ def test_every_cut_is_refused(result: MultiMessageSetSend, data: st.DataObject) 
 def test_any_bytes(data: bytes) -> None:
     """What is accepted is exactly what would be written."""
     with contextlib.suppress(FetchError):
-        one = fetch.parse_message_set_send(data)
+        one = parse_message_set_send(data)
         assert fetch.build_message_set_send(one.messages, one.error_code) == data
     with contextlib.suppress(FetchError):
-        assert built(fetch.parse_multi_message_set_send(data)) == data
+        assert built(parse_multi_message_set_send(data)) == data
 
 
 def test_a_memoryview_is_not_copied() -> None:
     data = bytearray(ONE)
-    result = fetch.parse_message_set_send(memoryview(data))
+    result = parse_message_set_send(memoryview(data))
     data[6] = ord("z")
     assert bytes(result.messages) == b"zbcdef"
 
@@ -132,7 +139,7 @@ def test_a_memoryview_is_not_copied() -> None:
     ],
 )
 def test_lies(data: bytes, position: int, why: str) -> None:
-    for read in (fetch.parse_message_set_send, fetch.parse_multi_message_set_send):
+    for read in (parse_message_set_send, parse_multi_message_set_send):
         with pytest.raises(FetchError, match=f"^byte {position}: {re.escape(why)}$") as caught:
             read(data)
         assert (caught.value.position, caught.value.why) == (position, why)
@@ -147,7 +154,7 @@ def test_lies_inside() -> None:
     ):
         data = fetch.build_header(len(EMPTY) + len(inner)) + EMPTY + inner
         with pytest.raises(FetchError, match=f"^byte 12: {why}$"):
-            fetch.parse_multi_message_set_send(data)
+            parse_multi_message_set_send(data)
 
 
 def test_what_does_not_fit() -> None:

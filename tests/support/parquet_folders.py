@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,16 @@ import pyarrow.parquet as pq
 
 import kdump
 from kdump.convert.choice import Choice, ChosenCopies, Included, choose
-from kdump.convert.parquet.manifest import MANIFEST, ConversionSettings, ConvertedPartition, Manifest
+from kdump.convert.damage_log import DamagedRanges
+from kdump.convert.parquet.continuation import continue_after
+from kdump.convert.parquet.manifest import MANIFEST, ConversionSettings, ConvertedPartition, LeftOut, Manifest
 from kdump.convert.parquet.manifest_reader import read_manifest
 from kdump.convert.parquet.output_directory import OutputDirectory
-from kdump.convert.parquet.run import convert_to_parquet
+from kdump.convert.parquet.run import WrittenPart, join_parts, write_part
 from kdump.convert.tables import DEFAULT_COLUMNS
 from kdump.errors import KdumpError
 from kdump.log.log_slice import SlicedPartition, whole_log
+from kdump.storage.walk import MAX_BATCH_BYTES
 from support import build
 
 SETTINGS = ConversionSettings(DEFAULT_COLUMNS)
@@ -37,6 +40,28 @@ def records(first: int, stop: int, **how: Any) -> bytes:
         for offset in range(first, stop)
     ]
     return build.batch(made, base_offset=first, **how)
+
+
+def convert_to_parquet(
+    partition: SlicedPartition,
+    output: OutputDirectory,
+    *,
+    cleaner_offset: int | None = None,
+    rewrite: bool = False,
+    left_out: Iterable[LeftOut] = (),
+    damage: DamagedRanges | None = None,
+) -> ConvertedPartition | KdumpError:
+    """Convert a topic-partition as one part. Returns what the manifest says of it, or why it cannot be converted."""
+    try:
+        entry = output.entry_of(partition, rewrite=rewrite)
+        start = continue_after(entry, partition, cleaner_offset, MAX_BATCH_BYTES)
+        parts: list[WrittenPart] = []
+        if not start.is_done(partition):
+            chosen = partition._replace(offset=(start.offset, partition.offset[1]))
+            parts.append(write_part(output.staging, output.settings, chosen, damage=damage))
+        return output.commit(join_parts(partition, start, parts, left_out))
+    except KdumpError as error:
+        return error
 
 
 def write_log(directory: Path, *batches: bytes, base: int = 0, more: bool = False) -> Path:

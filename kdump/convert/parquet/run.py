@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, cast
 
 from kdump.convert.damage_log import DamagedRanges
 from kdump.convert.field_formats import FieldFormats
-from kdump.convert.parquet.continuation import Continuation, continue_after, identity_of
+from kdump.convert.parquet.continuation import Continuation, identity_of
 from kdump.convert.parquet.manifest import (
     BatchIdentity,
     ConversionSettings,
@@ -17,7 +17,7 @@ from kdump.convert.parquet.manifest import (
     SourceFile,
     merged_findings,
 )
-from kdump.convert.parquet.output_directory import OutputDirectory, StagingFolder, WrittenPartition
+from kdump.convert.parquet.output_directory import StagingFolder, WrittenPartition
 from kdump.convert.parquet.writer import PartitionWriter, WrittenFile, stream_columns
 from kdump.convert.records.decode_ahead import decode_ahead
 from kdump.convert.records.holes import KEPT_HOLES, PartHoles, joined_holes
@@ -25,7 +25,6 @@ from kdump.convert.records.outcome_ranges import OutcomeRange, OutcomeRanges
 from kdump.convert.records.reader import ReadSlice, RecordStream
 from kdump.convert.tables import record_schema
 from kdump.convert.value_texts import log_columns
-from kdump.errors import KdumpError
 from kdump.format.batch import first_known_offset
 from kdump.log.damage import DamagedRange
 from kdump.log.isolation import Isolation
@@ -52,37 +51,6 @@ class WrittenPart(NamedTuple):
     findings: tuple[DamagedRange, ...]
     findings_dropped: int
     is_beyond: bool
-
-
-def convert_to_parquet(
-    partition: SlicedPartition,
-    output: OutputDirectory,
-    *,
-    cleaner_offset: int | None = None,
-    rewrite: bool = False,
-    left_out: Iterable[LeftOut] = (),
-    damage: DamagedRanges | None = None,
-    max_batch_bytes: int = MAX_BATCH_BYTES,
-) -> ConvertedPartition | KdumpError:
-    """Convert a topic-partition, from where the last run into the folder ended, or anew with `rewrite`.
-
-    `cleaner_offset` is that of the cleaner's checkpoint. `left_out` says what the slices do not have; `damage` takes
-    what is not a valid batch. Returns what the manifest says of the partition, or why it cannot be converted: then the
-    folder has what it had before.
-    """
-    try:
-        entry = output.entry_of(partition, rewrite=rewrite)
-        start = continue_after(entry, partition, cleaner_offset, max_batch_bytes)
-        parts: list[WrittenPart] = []
-        if not start.is_done(partition):
-            chosen = partition._replace(offset=(start.offset, partition.offset[1]))
-            written = write_part(
-                output.staging, output.settings, chosen, damage=damage, max_batch_bytes=max_batch_bytes
-            )
-            parts.append(written)
-        return output.commit(join_parts(partition, start, parts, left_out))
-    except KdumpError as error:
-        return error
 
 
 def write_part(

@@ -25,6 +25,7 @@ from kdump.verify.checks.checkpoints import (
 from kdump.verify.findings import Finding, Severity
 from support import build
 from support.cases import each
+from support.root_files import build_quorum_state
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 RECOVERY, WATERMARK = "recovery-point-offset-checkpoint", "replication-offset-checkpoint"
@@ -225,7 +226,7 @@ def test_topic_ids() -> None:
 
 METADATA = f"version: 0\ntopic_id: {IDS[0]}".encode()
 META = b"node.id=1\nversion=1\ncluster.id=abc\n"
-QUORUM = quorum_state.build_quorum_state(quorum_state.QuorumState(1, None, 1, 2, -1, "A" * 22, None, None))
+QUORUM = build_quorum_state(quorum_state.QuorumState(1, None, 1, 2, -1, "A" * 22, None, None))
 
 
 def test_partition_metadata() -> None:
