@@ -18,8 +18,6 @@ from kdump.storage.source import read_whole, reader_of
 from kdump.storage.walk import TailContent
 from kdump.storage.zeros import BLOCK_BYTES, filled_bytes
 
-_COMPARED_BYTES: Final = 16 << 20
-"""Below this size, a log whose batches move is read to see whether an index of it changes."""
 _WITHOUT_BATCH: Final = frozenset(
     {"batch/crc", "batch/length", "batch/limit", "batch/magic", "gap/bytes", "gap/unsearched"}
     | {f"tail/{content}" for content in TailContent}
@@ -85,13 +83,13 @@ def _may_be_right(builder: PlanBuilder, name: str, segments: Segments) -> bool:
 
 
 def _is_moved(builder: PlanBuilder, name: str, segments: Segments) -> bool:
-    """Whether batches of a large log move to other positions, as its offset index shows without a look at the log.
+    """Whether batches of a log move to other positions, as its offset index shows without a look at the log.
 
     An entry that verify found right has the position of a batch. Where that batch moves, the entry changes.
     """
     given, stem = builder.given, name.rpartition(".")[0]
     log, offset_index = segments.get(stem + given.suffix), f"{stem}.index"
-    if log is None or not log.valid or log.size < _COMPARED_BYTES or offset_index not in given.sizes:
+    if log is None or not log.valid or offset_index not in given.sizes:
         return False
     first = log.pieces[0]
     if (first.name, first.start) != (stem + given.suffix, 0) or given.findings_of(offset_index):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -134,6 +135,16 @@ def test_a_damaged_log_of_small_batches_is_read_as_often(
     before = read_bytes()
     run(str(tmp_path / "logs"))
     assert (read_bytes() - before) / size <= most
+
+
+def test_a_small_log_of_small_batches_is_not_read_to_compare_its_indexes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "BYTES", 16 << 20)
+    size = fill(tmp_path / "logs" / "topic-0", bytearray(BATCHES["one record"][0]), 1)
+    before = read_bytes()
+    salvage(str(tmp_path / "logs"))
+    assert (read_bytes() - before) / size <= 3.5
 
 
 @pytest.mark.parametrize(("run", "most"), [(verify, 1.1), (preview, 2.0), (truncate, 3.0), (salvage, 4.0)], ids=_name)
