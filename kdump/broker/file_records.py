@@ -39,6 +39,8 @@ from kdump.storage.source import Source
 from kdump.storage.walk import MAX_BATCH_BYTES
 
 _BUFFER_BYTES: Final = 256 << 10
+_LARGE_BATCH_BYTES: Final = 4096
+"""From this distance on, headers are read one by one: less is read so, with more calls."""
 _TIMESTAMP: Final = RECORD_COLUMNS.index("timestamp")
 _KEY: Final = RECORD_COLUMNS.index("key_at")
 _KEY_SIZE: Final = RECORD_COLUMNS.index("key_size")
@@ -87,14 +89,19 @@ class ReadBuffer:
 
 
 class FileRecords:
-    """A range of a log file, `size` bytes from byte `start` on. All positions count from `start`."""
+    """A range of a log file, `size` bytes from byte `start` on. All positions count from `start`.
+
+    `is_verified`: a scan has verified the checksums of its batches.
+    """
+
+    is_verified = False
 
     def __init__(self, buffer: ReadBuffer, open_: Callable[[], Source], start: int, size: int) -> None:
         self.buffer, self._open, self._start, self.size = buffer, open_, start, size
 
     def slice(self, position: int, size: int) -> "FileRecords":
         """`size` bytes from `position` on (FileRecords.slice)."""
-        return FileRecords(self.buffer, self._open, self._start + position, size)
+        return type(self)(self.buffer, self._open, self._start + position, size)
 
     def load(self, position: int, need: int) -> int:
         """Load `need` bytes at `position` into the buffer; returns their index. Zeros follow the end of the file."""
@@ -103,11 +110,19 @@ class FileRecords:
         loaded = at + need <= buffer.filled or (at <= buffer.filled and buffer.position + buffer.filled >= self.size)
         if loaded and at >= 0 and buffer.owner is self:
             return at
-        n = max(0, min(buffer.size, self.size - position))
+        n = max(0, min(self._read_size(need), self.size - position))
         buffer.owner, buffer.position = self, position
         buffer.filled = self._open().readinto(self._start + position, buffer.view[:n])
         buffer.data[buffer.filled :] = bytes(len(buffer.data) - buffer.filled)
         return 0
+
+    def _read_size(self, need: int) -> int:
+        """How many bytes are read at once, of which `need` are asked for."""
+        return self.buffer.size
+
+    def verified(self) -> "VerifiedRecords":
+        """The same range, of whose batches a scan has verified the checksums."""
+        return VerifiedRecords(ReadBuffer(), self._open, self._start, self.size)
 
     def read(self, position: int, size: int) -> bytes:
         """The bytes [position, position + size), fewer at the end of the range."""
@@ -238,6 +253,22 @@ class FileRecords:
         # With LogAppendTime a record has the timestamp of its batch (DefaultRecordBatch.iterator).
         timestamp = header.max_timestamp if attributes & LOG_APPEND_TIME else row[_TIMESTAMP]
         return TransactionMarker(kind == control.ControlType.ABORT, marker.coordinator_epoch, timestamp)
+
+
+class VerifiedRecords(FileRecords):
+    """Those of a valid log, where only the headers of large batches are read."""
+
+    is_verified = True
+    _last_position = _usual_distance = 0
+
+    def load(self, position: int, need: int) -> int:
+        if position > self._last_position:
+            self._usual_distance += (position - self._last_position - self._usual_distance) >> 2
+            self._last_position = position
+        return super().load(position, need)
+
+    def _read_size(self, need: int) -> int:
+        return max(need, HEADER_SIZE) if self._usual_distance >= _LARGE_BATCH_BYTES else self.buffer.size
 
 
 def _control_error(batch: FileChannelRecordBatch, exception: str) -> UncaughtReadError:

@@ -423,6 +423,8 @@ class _CompanionBuilder:
     def _recover_batches(self, segment: LogSegment, manager: "_RebuildStateManager") -> tuple[bytes, bytes]:
         """Both indexes of a segment, batch by batch; where the broker would not keep the segment, up to there."""
         time_index = TimeIndex()
+        if self._logs[segment.name].is_verified:
+            segment.records = segment.records.verified()
         with suppress(InvalidOffset, LogSegmentOffsetOverflow):
             segment.recover(manager, self._epochs, time_index)
         limit, base = self._limits.segment_index_bytes, segment.base_offset

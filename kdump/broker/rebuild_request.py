@@ -14,7 +14,8 @@ class PlannedSegment(NamedTuple):
 
     `valid`: a scan found nothing in it that a broker's recovery truncates or refuses. So the kernel may walk it by its
     headers alone: the scan has just verified the checksums. `rebuilds_companions`: its companions are rebuilt from it.
-    `index_checksums`: the same scan found that both indexes hold what a rebuild would write.
+    `index_checksums`: the same scan found that both indexes hold what a rebuild would write. `is_verified`: it verified
+    the checksums of all batches, also where some are out of order.
     """
 
     base_offset: int
@@ -22,6 +23,7 @@ class PlannedSegment(NamedTuple):
     valid: bool
     rebuilds_companions: bool
     index_checksums: IndexChecksums | None = None
+    is_verified: bool = False
 
     @property
     def size(self) -> int:

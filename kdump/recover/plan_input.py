@@ -1,7 +1,7 @@
 """What a plan is made from: the report of a verify over a topic-partition directory, and the files of the directory."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from typing import Final
@@ -19,6 +19,7 @@ from kdump.format.partition_metadata import (
     parse_partition_metadata,
 )
 from kdump.format.text_files import MAX_PROPERTIES_BYTES
+from kdump.log.segment_view import ORDER_CODES
 from kdump.recover.plan import SAVED_WALK, FileContent, Plan, RecoverOptions, RecoveryStart
 from kdump.recover.selection import files_by_segment
 from kdump.storage.file_store import directory_above, entries_of, is_directory, open_source
@@ -115,10 +116,11 @@ class PlanInput:
         """The segment that these bytes will be; `walked` says that its companions are rebuilt from it."""
         valid = self.report.valid_segments.get(name) if pieces == self.whole_file(name) else None
         indexed = None if valid is None else valid.index_checksums
-        return PlannedSegment(base_offset, pieces, self.is_valid(pieces), walked, indexed)
+        is_valid, is_verified = self.is_valid(pieces), self.is_valid(pieces, ignored=ORDER_CODES)
+        return PlannedSegment(base_offset, pieces, is_valid, walked, indexed, is_verified)
 
-    def is_valid(self, pieces: tuple[Piece, ...]) -> bool:
-        """Whether verify found nothing in these bytes that changes how a broker reads them."""
+    def is_valid(self, pieces: tuple[Piece, ...], *, ignored: Set[str] = frozenset()) -> bool:
+        """Whether verify found nothing in these bytes that changes how a broker reads them, but for the `ignored`."""
         if not pieces:
             return True
         piece = pieces[0]
@@ -126,7 +128,8 @@ class PlanInput:
             return False
         if any(file.error for file in self.report.files if os.path.basename(file.file.path) == piece.name):
             return False
-        return is_valid_log(finding.code for finding in self.findings_of(piece.name) if finding.position < piece.stop)
+        codes = {finding.code for finding in self.findings_of(piece.name) if finding.position < piece.stop}
+        return is_valid_log(codes - ignored)
 
     @property
     def has_nothing_to_do(self) -> bool:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from kdump.broker import file_records
+from kdump.broker.file_records import FileRecords, ReadBuffer, VerifiedRecords
+from kdump.broker.rebuild import rebuild_companions
 from kdump.errors import SourceError
 from kdump.format.batch import CONTROL, TRANSACTIONAL
 from kdump.format.naming import Kind
@@ -85,6 +88,29 @@ def test_a_log_with_transactions_and_a_wrong_offset_is_planned_as_if_it_was_read
     for number in range(examples(60)):
         files = wrong_headers.with_wrong_offset(random.Random(number))
         check_plans(directories.write(tmp_path / str(number) / "topic-0", files), number)
+
+
+def test_the_companions_of_a_log_out_of_order_need_no_checksums(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scan has verified them, so that only headers are read, here one by one."""
+    monkeypatch.setattr(file_records, "_LARGE_BATCH_BYTES", 1)
+    monkeypatch.setattr(
+        FileRecords, "verified", lambda each: VerifiedRecords(ReadBuffer(100), each._open, each._start, each.size)
+    )
+    seen = 0
+    for number in range(examples(60)):
+        files = wrong_headers.damaged_partition(random.Random(number))
+        directory = directories.write(tmp_path / str(number) / "topic-0", files)
+        for options in OPTIONS[:2]:
+            plan = plan_of(report_of(directory), directory, options)
+            if not isinstance(plan, Plan):
+                continue
+            seen += any(log.is_verified and not log.valid for log in plan.segments)
+            compared = plan._replace(segments=tuple(log._replace(is_verified=False) for log in plan.segments))
+            wanted = list(rebuild_companions(compared.rebuild_request()))
+            assert list(rebuild_companions(plan.rebuild_request())) == wanted, (number, options.strategy)
+    assert seen > examples(60) // 12
 
 
 def test_the_logs_of_brokers_are_planned_as_if_they_were_read(tmp_path: Path) -> None:
