@@ -170,7 +170,9 @@ class LogSegment:
         """
         if found.disorder is None:
             return
-        overflow, known, refused = found.disorder
+        overflow, known, refused, aborts = found.disorder
+        if aborts:
+            self._files.create(segment_file_name(self.base_offset, ".txnindex"))
         if check_overflow and overflow is not None and (refused is None or overflow <= refused):
             for epoch, first in found.epochs[:known]:
                 epochs.assign_if_later(epoch, first)

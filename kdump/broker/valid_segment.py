@@ -23,12 +23,14 @@ class Disorder(NamedTuple):
 
     `overflow` is the position of the first batch whose last offset is none of the segment. `refused` is that of the
     batch for which an index refuses an entry, where a recovery does not look at such offsets. None: it breaks off
-    nowhere. The first `overflow_epochs` changes of the leader epoch come before the overflow.
+    nowhere. The first `overflow_epochs` changes of the leader epoch come before the overflow. `aborts`: a marker aborts
+    a transaction before it breaks off, so that the segment gets a transaction index.
     """
 
     overflow: int | None
     overflow_epochs: int
     refused: int | None
+    aborts: bool = False
 
 
 class ValidSegment(NamedTuple):

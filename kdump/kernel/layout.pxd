@@ -99,6 +99,7 @@ cdef enum:
     COMPUTED_CRC
     SUSPECT
     PREVIOUS_OFFSET
+    PREVIOUS_BASE_OFFSET
     PREVIOUS_EPOCH
     STATUS
     STATUS_AT
@@ -243,7 +244,7 @@ cdef inline uint32_t stored_crc(const uint8_t *p) noexcept nogil:
 cdef inline void clear_diagnosis(int64_t *row) noexcept nogil:
     """Set the columns of a batch without a defect, and without a batch before it."""
     row[SUSPECT] = 0
-    row[PREVIOUS_OFFSET] = NO_VALUE
+    row[PREVIOUS_OFFSET] = row[PREVIOUS_BASE_OFFSET] = NO_VALUE
     row[PREVIOUS_EPOCH] = -1
     row[STATUS] = row[STATUS_AT] = row[DELTA_OFFSET] = row[PARTIAL] = 0
     row[STATUS_RECORD] = row[VARINT_RECORD] = row[DELTA_RECORD] = row[INNER_CRC] = row[TRAILING] = -1

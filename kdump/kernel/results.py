@@ -56,6 +56,7 @@ class ScanState(NamedTuple):
     """Whether the first offset of the first batch is known: it is no wrapper message."""
     last_position: int
     last_offset: int
+    last_base_offset: int
     control: int
     transactional: int
     produced: int
@@ -123,6 +124,7 @@ class BatchDiagnosis(NamedTuple):
 
     `suspect`: the defects as bits of kdump.kernel.scan.SUSPECTS, 0 without a defect.
     `previous_offset`: the last offset of the batch before, NO_VALUE without one.
+    `previous_base_offset`: its base offset, of a batch whose offsets are out of order; else NO_VALUE.
     `previous_epoch`: the leader epoch of the batch before, -1 when not known.
     `status`: an index into kdump.kernel.records.STATUSES, for the record number `status_record` at byte `status_at` of
     the records. For batch/limit, `status_at` is the limit in bytes.
@@ -138,6 +140,7 @@ class BatchDiagnosis(NamedTuple):
     computed_crc: int
     suspect: int
     previous_offset: int
+    previous_base_offset: int
     previous_epoch: int
     status: int
     status_at: int

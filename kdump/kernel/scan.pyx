@@ -185,7 +185,7 @@ cdef class Scanner:
         self.s.deep = deep
         self.s.everything = everything
         self.s.max_batch_bytes = max_batch_bytes
-        self.s.first_position = self.s.last_position = self.s.first_offset = self.s.last_offset = \
+        self.s.first_position = self.s.last_position = self.s.first_offset = self.s.last_base_offset = \
             self.s.max_timestamp = -1
         self.s.gap_position = self.s.inner_magic_position = -1
         self.s.first_timestamp = self.s.last_timestamp = self.s.max_timestamp_position = \
@@ -475,9 +475,11 @@ cdef class Scanner:
         if (first < 0 or last < first or last == INT64_MAX or first < s.segment_base
                 or (s.segment_base >= 0 and last - s.segment_base > OFFSET_SPAN)):
             bits |= S_OFFSET_RANGE
+            s.before_break = s.last_base_offset if s.batches else NO_VALUE
         if s.linked:
             if first <= s.known_last:
                 bits |= S_OFFSET_BACKWARDS
+                s.before_break = s.last_base_offset if s.batches else NO_VALUE
             elif spans and first > s.known_last + 1:
                 if s.gaps == 0:
                     s.gap_position = position
@@ -503,7 +505,7 @@ cdef class Scanner:
         s.known_last = last if last >= first else first
         s.has_last = True
         s.linked = True
-        s.last_offset = s.known_last
+        s.last_base_offset = first
         self._end = position + total
         return bits
 
@@ -572,6 +574,7 @@ cdef class Scanner:
             if not s.everything:
                 self.fill_row(row, p, total, position, computed)
             row[PREVIOUS_OFFSET] = previous_offset
+            row[PREVIOUS_BASE_OFFSET] = s.before_break if bits & (S_OFFSET_RANGE | S_OFFSET_BACKWARDS) else NO_VALUE
             row[PREVIOUS_EPOCH] = previous_epoch
             if checked:
                 copy_diagnosis(row, &v)
@@ -619,6 +622,7 @@ cdef class Scanner:
         if bits or s.everything:
             self.fill_row(row, p, total, position, computed)
             row[PREVIOUS_OFFSET] = previous_offset
+            row[PREVIOUS_BASE_OFFSET] = s.before_break if bits & (S_OFFSET_RANGE | S_OFFSET_BACKWARDS) else NO_VALUE
             if checked:
                 copy_diagnosis(row, &v)
             elif codec and body and (s.deep or s.everything):
@@ -705,8 +709,9 @@ cdef class Scanner:
         while len(self._listed) < self._epoch_count:
             start = self._epochs + len(self._listed)
             self._listed.append((start.epoch, start.first_offset, start.position))
-        for name in ("segment_base", "deep", "everything", "max_batch_bytes"):  # parameters of the walk
+        for name in ("segment_base", "deep", "everything", "max_batch_bytes", "before_break"):  # of the walk
             del fields[name]
+        fields["last_offset"] = self.s.known_last if self.s.batches else -1
         fields["codecs"] = tuple(fields["codecs"])
         fields["magics"] = tuple(fields["magics"])
         return ScanState(

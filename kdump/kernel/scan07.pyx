@@ -336,6 +336,7 @@ cdef class Scanner07:
             batches=self._batches, records=self._records, unopened=self._unopened, valid_bytes=self._valid_bytes,
             first_position=self._first_position, first_offset=first, first_spans=True,
             last_position=self._last_position, last_offset=self._known_last if self._has_last else -1,
+            last_base_offset=self._known_last if self._has_last else -1,
             codecs=tuple([self._codecs[i] for i in range(4)]) + (0,) * 4, magics=(self._magics[0], self._magics[1], 0),
         )
 

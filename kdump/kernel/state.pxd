@@ -23,7 +23,8 @@ cdef struct State:
     int64_t first_epoch      # NO_VALUE: a message of magic 0 or 1
     bint first_spans         # its first offset is known: no wrapper message
     int64_t last_position
-    int64_t last_offset
+    int64_t last_base_offset
+    int64_t before_break     # that of the batch before the last one out of order; NO_VALUE: not known
     int64_t max_timestamp
     int64_t max_timestamp_offset    # last offset of the first batch with it; without one the base offset
     int64_t max_timestamp_position

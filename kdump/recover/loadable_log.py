@@ -237,7 +237,7 @@ class LoadableLog:
         """Where a recovery meets an offset that the segment cannot hold, None where it breaks off before."""
         valid = self._valid_segments.get(name)
         if valid is not None and valid.disorder is not None and self.view.untouched(name, self._sizes[name]):
-            overflow, _, refused = valid.disorder
+            overflow, refused = valid.disorder.overflow, valid.disorder.refused
             return overflow if refused is None or (overflow is not None and overflow <= refused) else None
         with self.view.open(name) as source:
             return recover_segment(source, base).overflow

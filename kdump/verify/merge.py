@@ -87,7 +87,16 @@ _FIRST = (
     "index_begin",
     "time_begin",
 )
-_LAST = ("last_position", "last_offset", "known_last", "has_last", "last_timestamp", "index_cursor", "time_cursor")
+_LAST = (
+    "last_position",
+    "last_offset",
+    "last_base_offset",
+    "known_last",
+    "has_last",
+    "last_timestamp",
+    "index_cursor",
+    "time_cursor",
+)
 _SUM = (
     "batches",
     "records",

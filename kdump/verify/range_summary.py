@@ -81,10 +81,13 @@ class PassedFrame(NamedTuple):
 
 
 class OffsetBreak(NamedTuple):
-    """A valid batch whose offsets are out of order, and the last offset of the batch before it."""
+    """A valid batch whose offsets are out of order, and the base offset of the batch before it.
+
+    Where that is not known, its last offset; NO_VALUE without one.
+    """
 
     batch: Batch
-    previous_offset: int
+    previous_base_offset: int
 
 
 class RangeSummary:

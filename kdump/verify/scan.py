@@ -488,7 +488,10 @@ def _check_chunk(
 
                     yield framing.codec("batch/codec-odd", file.path, chunk.row(index), note)
         if bits & OFFSETS_OUT_OF_ORDER and not chunk.damaged:
-            summary.add_disorder([OffsetBreak(chunk.row(index), chunk.diagnosis(index).previous_offset)])
+            found = chunk.diagnosis(index)
+            known = found.previous_base_offset != NO_VALUE
+            before = found.previous_base_offset if known else found.previous_offset
+            summary.add_disorder([OffsetBreak(chunk.row(index), before)])
         if bits & ~OPEN:
             from kdump.verify.checks.suspect_batches import explain
 

@@ -60,7 +60,12 @@ def valid_segment(
     if open_by_producer is None or found.has_wrapper_messages or not _is_valid(codes - _DISORDER):
         return None  # of wrapper messages the first offsets are not known
     are_apart = _are_apart(summary, end_offset, open_by_producer, aborted)
-    return _disordered(log, summary, found, creates_transaction_index=creates_transaction_index, are_apart=are_apart)
+    found = _disordered(log, summary, found, are_apart=are_apart)
+    if found is None or found.disorder is None or not creates_transaction_index:
+        return found
+    if not are_apart or not _aborts(summary, found.disorder, aborted):
+        return None
+    return found._replace(disorder=found.disorder._replace(aborts=True))
 
 
 def _passes(frames: Sequence[PassedFrame], open_by_producer: Mapping[int, int] | None) -> bool:
@@ -73,9 +78,15 @@ def _passes(frames: Sequence[PassedFrame], open_by_producer: Mapping[int, int] |
     return True
 
 
-def _disordered(
-    log: LogFile, summary: RangeSummary, found: ValidSegment, *, creates_transaction_index: bool, are_apart: bool
-) -> ValidSegment | None:
+def _aborts(summary: RangeSummary, disorder: Disorder, aborted: "Sequence[AbortedTxn]") -> bool:
+    """Whether a recovery is known to come to one of these markers. It breaks off after the first run, or later."""
+    if disorder.overflow is None and disorder.refused is None:
+        return True
+    first, last = next(_runs(summary), (0, -1))
+    return any(first <= marker.last_offset <= last for marker in aborted)
+
+
+def _disordered(log: LogFile, summary: RangeSummary, found: ValidSegment, *, are_apart: bool) -> ValidSegment | None:
     """A segment of valid batches of which some are out of order; None where the scan does not show what a start does.
 
     `found` is the segment as if they were in order. `are_apart`: see _are_apart.
@@ -91,8 +102,6 @@ def _disordered(
         return None
     refused = None if recovery.refused < 0 else recovery.refused
     if refused is None and (recovery.last < rows[-1].position or scanned.max_timestamp_offset < recovery.time_offset):
-        return None
-    if creates_transaction_index:
         return None
     overflow = next((row.position for row in rows if not 0 <= row.last_offset - base <= HIGHEST_RELATIVE_OFFSET), None)
     # The batch before the first one that goes back can have a wrong offset. A broker that cannot split the segment at
@@ -139,7 +148,7 @@ def _runs(summary: RangeSummary) -> Iterator[tuple[int, int]]:
         if not all(stretch.is_rising for stretch in stretches):
             return
         for state in (stretch.state for stretch in stretches):
-            yield state.first_offset, state.first_offset if state.batches == 1 else state.last_offset
+            yield state.first_offset, state.last_base_offset
         return
     scanned = summary.scanned
     starts = {scanned.first_position: (scanned.first_offset, -1)}
@@ -147,7 +156,7 @@ def _runs(summary: RangeSummary) -> Iterator[tuple[int, int]]:
         starts[scanned.gap_position] = scanned.gap_first, scanned.gap_previous
     starts |= {batch.position: (batch.base_offset, previous) for batch, previous in summary.disorder or ()}
     firsts, lasts = zip(*(starts[position] for position in sorted(starts)), strict=True)
-    yield from zip(firsts, (*lasts[1:], scanned.last_offset), strict=True)
+    yield from zip(firsts, (*lasts[1:], scanned.last_base_offset), strict=True)
 
 
 def valid_prefix(

@@ -228,15 +228,28 @@ def test_a_damaged_log_with_transactions_is_read_as_often(
         (plan_only, 2, 1, 2.0),
         (run_truncate, 2, 1, 3.0),
         (run_salvage, 2, 1, 4.0),
+        (check, 7, 1, 1.6),
+        (plan_only, 7, 1, 2.0),
+        (run_truncate, 7, 1, 3.0),
+        (run_salvage, 7, 1, 4.0),
+        (check, 7, 2, 1.6),
         (plan_only, 7, 2, 2.0),
+        (run_truncate, 7, 2, 3.0),
     ],
     ids=_name,
 )
+@pytest.mark.parametrize("has_index", [True, False], ids=["txnindex", "no txnindex"])
 def test_a_wrong_offset_among_transactions_is_read_as_often(
-    tmp_path: Path, run: Callable[[str], None], byte: int, bit: int, most: float
+    tmp_path: Path, run: Callable[[str], None], byte: int, bit: int, most: float, has_index: bool
 ) -> None:
-    """The transactions are told apart by their base offsets, so that the scan shows what a broker makes of them."""
-    size = fill_with_transactions(tmp_path / "logs" / "topic-0", byte=byte, value=None, bit=bit)
+    """The transactions are told apart by their base offsets, so that the scan shows what a broker makes of them.
+
+    A broker that breaks off has created a transaction index for the markers before.
+    """
+    directory = tmp_path / "logs" / "topic-0"
+    size = fill_with_transactions(directory, byte=byte, value=None, bit=bit)
+    if not has_index:
+        (directory / f"{0:020d}.txnindex").unlink()
     before = read_bytes()
     run(str(tmp_path / "logs"))
     assert (read_bytes() - before) / size <= most
