@@ -51,6 +51,10 @@ class Scanner:
     """After SCAN_DAMAGED: what the scan found there, an index into FRAMES."""
     reached: int
     """After `headers`: the position of the next batch."""
+    went_back: bool
+    """Whether the scan returned SCAN_BREAK because offsets go back."""
+    jumped: bool
+    """Whether the scan returned SCAN_BREAK because offsets go on above those before."""
     state_end: int
     """The offset after the last batch of magic 2, the base offset without one (ProducerStateManager.mapEndOffset)."""
 
@@ -91,10 +95,11 @@ class Scanner:
         Raises OSError, and what the object raises.
         """
 
-    def stop_at_break(self) -> None:
+    def stop_at_break(self, began_back: bool = False) -> None:
         """Let `scan` return SCAN_BREAK before a batch that does not continue the offsets and the leader epoch.
 
-        Not before the first batch of this scanner.
+        Not before the first batch of this scanner, nor at a gap after which the log goes on. `began_back`: the first
+        batch went back, so that the next gap is a break.
         """
 
     def skip_body(self, buffer: Buffer, at: int, position: int, computed: int) -> None:

@@ -163,6 +163,8 @@ cdef class Scanner:
     cdef readonly int64_t state_end
     cdef readonly int64_t reached
     cdef bint _stops_at_break
+    cdef bint _began_back     # the walk began where offsets went back
+    cdef readonly bint went_back, jumped
     cdef object _read_into    # the buffer of the last walk over headers, which has bytes of the file
     cdef int64_t _read_from
     cdef int64_t _read_bytes
@@ -281,7 +283,7 @@ cdef class Scanner:
             if found != VALID:
                 self.frame = found
                 return DAMAGED
-            if self._stops_at_break and self.breaks(p):
+            if self._stops_at_break and self.breaks(p, total, end - at):
                 return DAMAGED + 1
             if p[MAGIC_AT] == 2:
                 self.batch(p, total, position, computed, True)
@@ -290,17 +292,38 @@ cdef class Scanner:
             at += total
             position += total
 
-    cdef inline bint breaks(self, const uint8_t *p) noexcept nogil:
-        """Return whether a batch does not continue the offsets and the leader epoch of the one before it."""
+    cdef inline bint breaks(self, const uint8_t *p, int64_t total, int64_t left) noexcept nogil:
+        """Return whether a batch does not continue the offsets and the leader epoch of the one before it.
+
+        `left` bytes of the file from this batch on are in the buffer. A gap is none where the batch after it is there
+        and goes on above it: a log has gaps where batches were removed.
+        """
         cdef State *s = &self.s
         if s.batches == 0 or not s.linked:
             return False
-        if p[MAGIC_AT] < 2 and p[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK:
-            return be64(p) <= s.known_last
-        return be64(p) != s.known_last + 1 or (p[MAGIC_AT] == 2 and be32(p + LEADER_EPOCH_AT) != s.known_epoch)
+        if be64(p) <= s.known_last:
+            self.went_back = True
+            return True
+        if p[MAGIC_AT] < 2:
+            return be64(p) != s.known_last + 1 and p[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK == 0 \
+                and self.is_doubtful(p, be64(p), total, left)
+        return be32(p + LEADER_EPOCH_AT) != s.known_epoch or (
+            be64(p) != s.known_last + 1 and self.is_doubtful(p, last_offset_of(p), total, left))
 
-    def stop_at_break(self):
+    cdef bint is_doubtful(self, const uint8_t *p, int64_t last, int64_t total, int64_t left) noexcept nogil:
+        """Return whether the offsets of a batch after a gap, or those of the batch before it, can be wrong."""
+        cdef State *s = &self.s
+        if self._began_back and s.gaps == 0:
+            self.jumped = True  # it can be the first one after those that went back
+        elif left - total >= UP_TO_MAGIC:
+            self.jumped = be64(p + total) <= last
+        else:
+            self.jumped = s.gaps == 0 and not s.compacted
+        return self.jumped
+
+    def stop_at_break(self, bint began_back=False):
         self._stops_at_break = True
+        self._began_back = began_back
 
     def headers(self, source, int64_t origin, buffer, int64_t position, int64_t stop):
         cdef Py_buffer view

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MOST_CUTS: Final = 4096
 """A range with more damaged places has no view. The stretch before each of them takes about 2 KiB."""
 MOST_BREAKS: Final = 5
-"""So often a stretch of a range ends because the next batch does not continue its offsets or its leader epoch."""
+"""So often a stretch of a range ends because the next batch does not continue it (kdump.kernel.scan)."""
 ORDER_CODES: Final = frozenset({"offset/backwards", "offset/range", "epoch/backwards"})
 """Findings about the place of a batch, which is checked again once it is known which batches stay."""
 OUT_OF_ORDER: Final = sum(1 << bit for bit, code in enumerate(SUSPECTS) if code in ORDER_CODES)

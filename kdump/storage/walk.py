@@ -138,7 +138,8 @@ class Walk(FrameWindow):
     builds index entries. `scanner` continues a walk that ended at `start`, in place of `carry`. `buffer_bytes` are read
     at once. `on_damage` is called where the walk comes to bytes that are not a valid batch, once `on_events` has the
     events before them; with `stops_at_damage` the walk ends after these bytes, and `has_stopped` where more follow.
-    With `stops_at_break` it ends before a batch that does not continue the offsets and the leader epoch: `is_at_break`.
+    With `stops_at_break` it ends before a batch that does not continue the offsets and the leader epoch, `is_at_break`,
+    but not at each gap of a compacted log.
     `after` is a walk that ended so at `start`: what its window holds is not read again. At the end, `position` is the
     first batch at or after `stop`, or the end of the file. `goes_back`: after bytes that are not a valid batch, offsets
     went on that are not above those before.
@@ -186,8 +187,6 @@ class Walk(FrameWindow):
         )
         if carry is not None:
             self.scanner.carry(*carry)
-        if stops_at_break and isinstance(self.scanner, Scanner):
-            self.scanner.stop_at_break()
         self.position = start
         self._stop = source.size if stop is None else min(stop, source.size)
         self._opens = deep or everything
@@ -196,8 +195,24 @@ class Walk(FrameWindow):
         self._runs = runs
         self._on_events = on_events
         self._searcher: NextBatchSearch | None = None
-        self._is_damaged = self.has_stopped = self.is_at_break = False
+        self._is_damaged = self.has_stopped = self.is_at_break = self._began_above = False
         self.goes_back = False
+        if stops_at_break and isinstance(self.scanner, Scanner):
+            self.scanner.stop_at_break(after is not None and after.goes_on_below)
+            self._began_above = after is not None and after._goes_on_above
+
+    @property
+    def goes_on_below(self) -> bool:
+        """Whether the walk ended before batches whose offsets are not above those before, where its own can be right.
+
+        Where it began above the offsets before, those are back that go on there.
+        """
+        ended = self.is_at_break and isinstance(self.scanner, Scanner) and self.scanner.went_back
+        return ended and not self._began_above
+
+    @property
+    def _goes_on_above(self) -> bool:
+        return self.is_at_break and isinstance(self.scanner, Scanner) and self.scanner.jumped
 
     def _new_scanner(self, base_offset: int, **how: Any) -> "BatchScanner":
         scanner = Scanner(base_offset, **how)
