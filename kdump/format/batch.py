@@ -26,6 +26,7 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.format import legacy
+from kdump.kernel.results import NO_VALUE
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -189,8 +190,8 @@ class Batch(NamedTuple):
 
 
 def first_known_offset(batch: Batch) -> int:
-    """The first offset of a batch; the last one of a wrapper message, whose header does not say it."""
-    return batch.last_offset if batch.is_wrapper else batch.base_offset
+    """The first offset of a batch; the last one of a wrapper message that was not opened."""
+    return batch.last_offset if batch.base_offset == NO_VALUE and batch.is_wrapper else batch.base_offset
 
 
 def next_sequence(sequence: int, increment: int) -> int:
