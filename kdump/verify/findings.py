@@ -44,9 +44,8 @@ class Finding:
         """The sentence of the catalogue with the values of this finding."""
         from kdump.verify.catalogue.sentence import sentence_of  # a valid log needs no catalogue
 
-        values = {"position": self.position, "length": self.length, "offset": self.offset, **self.data}
-        values["unproven"] = self.severity is Severity.WARNING
-        return sentence_of(self.code, values)
+        where = {"position": self.position, "length": self.length, "offset": self.offset}
+        return sentence_of(self.code, {**where, "unproven": False, **self.data})
 
     @property
     def topic_partition(self) -> naming.TopicPartition | None:

@@ -167,7 +167,8 @@ ENTRIES = (
             "gets no error: it reads on after the hole. The log, its name, cleaner-offset-checkpoint or the "
             "metadata of the cluster say that a cleaner goes over it; the metadata, records without keys, or an index "
             "file, leader epoch or producer that this copy knows of in the hole say that none removed these. Where "
-            "none of them is there it is not known, and a warning: --metadata and --compacted say it."
+            "none of them is there it is not known, and an error, as records may be lost: --metadata and --compacted "
+            "say it."
         ),
         (
             "Nothing on this disk can bring them back: recover reports the offsets as damaged and leaves the hole. "

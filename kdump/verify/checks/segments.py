@@ -1,20 +1,15 @@
 """The findings `segment/*`: what a segment shows beside the other segments of its partition."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 from kdump.verify.findings import Finding, Severity, make_finding
-
-_MISSING: Final[Mapping[bool | None, Severity]] = {
-    True: Severity.INFO, None: Severity.WARNING, False: Severity.ERROR
-}  # fmt: skip
-"""By whether a log cleaner removed what is missing."""
 
 
 def missing(path: str, base: int, end_offset: int, *, compacted: bool | None) -> Finding:
     """segment/missing: the segment begins above the end offset of the segment before it.
 
-    Info where a log cleaner removed these offsets, a warning where that is not known (kdump.broker.cleaner.cleanup).
+    `compacted`: a log cleaner removed these offsets, which is info; None where that is not known
+    (kdump.broker.cleaner.cleanup). A loss that cannot be excluded is an error, and says so.
     """
     return make_finding(
         "segment/missing",
@@ -22,10 +17,11 @@ def missing(path: str, base: int, end_offset: int, *, compacted: bool | None) ->
         0,
         0,
         offset=base,
-        severity=_MISSING[compacted],
+        severity=Severity.INFO if compacted else None,
         previous=end_offset - 1,
         base=base,
         missing=base - end_offset,
+        **({"unproven": True} if compacted is None else {}),
     )
 
 

@@ -638,7 +638,6 @@ OTHERWISE: dict[str, tuple[str, Severity, Files]] = {
         on(f"t-0/{B}.snapshot", build.producer_snapshot(SNAPSHOT[10:56])),
     ),
     "a snapshot after the end": ("snapshot/name", Severity.INFO, on(f"t-0/{stem(31)}.snapshot", SNAPSHOT)),
-    "a hole that nothing explains": ("segment/missing", Severity.WARNING, of(gap(roll=True))),
     "a hole that a cleaner made": ("segment/missing", Severity.INFO, compacted_gap()),
     "a sequence that a cleaner made": ("producer/gap", Severity.INFO, lacking(5)),
     "a marker with an epoch that was fenced": (
