@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kdump.format.batch import first_known_offset
 from kdump.format.internal_topics.decoded import DecodedRecord, RecordDecoder
-from kdump.kernel.results import NO_VALUE
 from kdump.verify.findings import Finding, make_finding
 
 if TYPE_CHECKING:
@@ -53,6 +53,5 @@ class CountingDecoder:
         batch = self._first
         if batch is None:
             return None
-        offset = batch.last_offset if batch.base_offset == NO_VALUE else batch.base_offset
-        where = path, batch.position, batch.size
+        where, offset = (path, batch.position, batch.size), first_known_offset(batch)
         return make_finding("internal/record", *where, offset=offset, records=self._raw, topic=self.topic)

@@ -99,7 +99,7 @@ if TYPE_CHECKING:
 
 def batch_line(batch: Batch, damage: str | None = None, crc_ok: bool | None = True) -> str:
     """The line of a batch, without its line end."""
-    wrapper = batch.base_offset == NO_VALUE
+    wrapper = batch.magic < 2 and batch.base_offset == NO_VALUE
     crc = {True: "ok", False: "WRONG", None: "unverified"}[crc_ok]
     line = (
         f"batch{'' if damage is None else f' DAMAGED={damage}'} position={batch.position} size={batch.size}"

@@ -14,6 +14,7 @@ from kdump.format.record import Record
 from kdump.render import BYTES_MODES, RenderOptions, renderer
 from kdump.render.escaping import bytes_text, path_text, printable
 from kdump.render.sentences import iso_time
+from kdump.render.text import batch_line
 from kdump.render.words import words
 from support.plain_lines import opened
 
@@ -104,6 +105,14 @@ def test_damage_is_marked(show: Callable[..., bytes]) -> None:
     lines = show("text").decode().splitlines()
     marked = [line.split(" ")[1] for line in lines if line.startswith("batch DAMAGED")]
     assert marked == ["DAMAGED=batch/crc", "DAMAGED=batch/magic", "DAMAGED=batch/limit"]
+
+
+@pytest.mark.parametrize(("magic", "words"), [(2, f"offsets={-(1 << 63)}..7"), (1, "offset=7")])
+def test_the_lowest_base_offset_is_that_of_no_wrapper_message(
+    batch_of: Callable[..., Batch], magic: int, words: str
+) -> None:
+    batch = batch_of()._replace(magic=magic, base_offset=-(1 << 63), last_offset=7)
+    assert words in batch_line(batch).split(" ")
 
 
 def test_findings_are_greppable(show: Callable[..., bytes]) -> None:

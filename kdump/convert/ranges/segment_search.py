@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kdump.convert.ranges.store_segment_reader import StoreSegmentReader
+from kdump.format.batch import first_known_offset
 from kdump.format.naming import Kind
 from kdump.kernel.results import NO_VALUE
 from kdump.log.batch_location import BatchLocation
@@ -101,9 +102,8 @@ class SegmentSearch:
         base, first = log.base_offset or 0, reader.first_batch(0, log.size)
         if first is None:
             return True
-        lowest = first.last_offset if first.base_offset == NO_VALUE else first.base_offset
         below = (segments[number - 1].log.base_offset or 0) if number else base
-        return lowest >= below or reader.next_offset(log.size) > base
+        return first_known_offset(first) >= below or reader.next_offset(log.size) > base
 
     def extents(
         self, partition: Partition, start: int, stop: int, how: ExtentOptions = USUAL_EXTENTS

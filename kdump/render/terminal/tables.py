@@ -117,7 +117,8 @@ def batch_cells(batch: Batch, damage: str | None, crc_ok: bool | None, *, aborte
     ):
         if there:
             flags.append(word if not flags.plain else f" {word}", style=style)
-    offsets = f"{batch.last_offset}" if batch.base_offset == NO_VALUE else f"{batch.base_offset}..{batch.last_offset}"
+    is_unknown = batch.magic < 2 and batch.base_offset == NO_VALUE
+    offsets = f"{batch.last_offset}" if is_unknown else f"{batch.base_offset}..{batch.last_offset}"
     crc = Text("unverified", DOUBTFUL) if crc_ok is None else Text("ok") if crc_ok else Text("wrong", BAD)
     no_producer = batch.producer_id == -1 and batch.producer_epoch == -1
     return [
