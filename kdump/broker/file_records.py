@@ -89,12 +89,7 @@ class ReadBuffer:
 
 
 class FileRecords:
-    """A range of a log file, `size` bytes from byte `start` on. All positions count from `start`.
-
-    `is_verified`: a scan has verified the checksums of its batches.
-    """
-
-    is_verified = False
+    """A range of a log file, `size` bytes from byte `start` on. All positions count from `start`."""
 
     def __init__(self, buffer: ReadBuffer, open_: Callable[[], Source], start: int, size: int) -> None:
         self.buffer, self._open, self._start, self.size = buffer, open_, start, size
@@ -140,6 +135,12 @@ class FileRecords:
             value = update(piece, value)
             position += len(piece)
         return value
+
+    def matches(
+        self, position: int, begin: int, size: int, update: Callable[[memoryview, int], int], stored: int
+    ) -> bool:
+        """Whether the batch at `position` has the checksum that it stores."""
+        return self.checksum(position, begin, size, update) == stored
 
     def batches(self, start: int, end: int) -> Iterator[FileChannelRecordBatch]:
         """The batches in [start, end) by their sizes alone (FileLogInputStream.nextBatch). Raises CorruptRecord."""
@@ -256,9 +257,8 @@ class FileRecords:
 
 
 class VerifiedRecords(FileRecords):
-    """Those of a valid log, where only the headers of large batches are read."""
+    """Those of a log of which a scan has verified the checksums, where only the headers of large batches are read."""
 
-    is_verified = True
     _last_position = _usual_distance = 0
 
     def load(self, position: int, need: int) -> int:
@@ -266,6 +266,11 @@ class VerifiedRecords(FileRecords):
             self._usual_distance += (position - self._last_position - self._usual_distance) >> 2
             self._last_position = position
         return super().load(position, need)
+
+    def matches(
+        self, position: int, begin: int, size: int, update: Callable[[memoryview, int], int], stored: int
+    ) -> bool:
+        return True
 
     def _read_size(self, need: int) -> int:
         return max(need, HEADER_SIZE) if self._usual_distance >= _LARGE_BATCH_BYTES else self.buffer.size

@@ -218,7 +218,6 @@ class LogSegment:
         transaction_index, latest_epoch = TransactionIndex(self._files, base), epochs.latest_epoch
         append, ongoing = manager.producers.append, manager.producers.transactions.ongoing
         position, last_index_entry, max_timestamp, offset_of_max_timestamp = 0, 0, -1, base
-        verified = records.is_verified
         while position < end - UP_TO_MAGIC:
             fields = unpack(buffer, records.load(position, HEADER_SIZE))
             offset, size, epoch, magic, stored_crc, _, delta, _, timestamp, producer, _, _, _ = fields
@@ -226,13 +225,11 @@ class LogSegment:
                 break
             size += LOG_OVERHEAD
             if magic >= 2:
-                if size < HEADER_SIZE:
-                    break
-                if not verified and records.checksum(position, ATTRIBUTES_AT, size, crc.crc32c) != stored_crc:
+                if size < HEADER_SIZE or not records.matches(position, ATTRIBUTES_AT, size, crc.crc32c, stored_crc):
                     break
                 last = wrapped(offset + delta, 64)
             else:
-                if not verified and records.checksum(position, MAGIC_AT, size, crc.crc32) != epoch & 0xFFFFFFFF:
+                if not records.matches(position, MAGIC_AT, size, crc.crc32, epoch & 0xFFFFFFFF):
                     break
                 last = offset
                 timestamp = records.message_timestamp_ms(position, magic)
