@@ -1,5 +1,10 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+from kdump.kernel.layout cimport (
+    DELTA_OFFSET, DELTA_RECORD, FOUND_TIMESTAMP, INNER_CRC, PARTIAL, STATUS, STATUS_AT, STATUS_RECORD, TRAILING,
+    VARINT_RECORD,
+)
+
 # The result of a pass over the records of one batch. An index is -1 where the pass found nothing.
 cdef struct RecordsDiagnosis:
     int64_t status          # 0, or one of STATUSES
@@ -19,6 +24,18 @@ cdef struct RecordsDiagnosis:
     int64_t partial         # legacy: bytes of a partial last inner message
     int64_t trailing        # legacy: first message with bytes after its value
     int64_t first_offset    # wrapper: offset in the log of its first message, where its offsets are in order
+
+cdef inline void copy_diagnosis(int64_t *row, RecordsDiagnosis *v) noexcept nogil:
+    row[STATUS] = v.status
+    row[STATUS_AT] = v.status_at
+    row[STATUS_RECORD] = v.status_record
+    row[VARINT_RECORD] = v.varint_record
+    row[DELTA_RECORD] = v.delta_record
+    row[DELTA_OFFSET] = v.delta_offset
+    row[FOUND_TIMESTAMP] = v.max_timestamp
+    row[INNER_CRC] = v.inner_crc
+    row[PARTIAL] = v.partial
+    row[TRAILING] = v.trailing
 
 cdef struct Message:
     int64_t magic

@@ -24,11 +24,10 @@ from kdump.kernel.producers cimport (
 )
 from kdump.kernel.reading cimport FileBytes, file_bytes, fill, taken_error
 from kdump.kernel.records cimport (
-    CONTROL, CONTROL_OF_PRODUCER, PLAIN, Message, RecordsDiagnosis, parse_message, validate_batch, validate_message,
-    validate_wrapped,
+    CONTROL, CONTROL_KEY, CONTROL_OF_PRODUCER, MESSAGE_FIELDS, PLAIN, WRAPPER_EMPTY, WRAPPER_SIZE, Message,
+    RecordsDiagnosis, copy_diagnosis, parse_message, validate_batch, validate_message, validate_wrapped,
 )
 from kdump.kernel.state cimport State
-from kdump.kernel.records import STATUSES
 from kdump.kernel.results import BatchDiagnosis, FrameHeader, ScanState
 
 import os
@@ -69,10 +68,6 @@ cdef enum:
     ZEROS = 4096
     MOST_EPOCHS = 65536
 cdef int64_t WEEK = 604_800_000
-cdef int CONTROL_STATUS = STATUSES.index("control-key")
-cdef int WRAPPER_STATUS = STATUSES.index("wrapper-size")
-cdef int EMPTY_STATUS = STATUSES.index("wrapper-empty")
-cdef int FIELDS_STATUS = STATUSES.index("message-fields")
 _NO_INDEXES = {
     "index_begin": -1, "index_cursor": -1, "time_begin": -1, "time_cursor": -1, "first_index_offset": NO_VALUE,
     "first_time_entry": NO_VALUE, "index_differs": None,
@@ -94,23 +89,10 @@ cdef struct EpochStart:
     int64_t position
 
 
-cdef inline void copy_diagnosis(int64_t *row, RecordsDiagnosis *v) noexcept nogil:
-    row[STATUS] = v.status
-    row[STATUS_AT] = v.status_at
-    row[STATUS_RECORD] = v.status_record
-    row[VARINT_RECORD] = v.varint_record
-    row[DELTA_RECORD] = v.delta_record
-    row[DELTA_OFFSET] = v.delta_offset
-    row[FOUND_TIMESTAMP] = v.max_timestamp
-    row[INNER_CRC] = v.inner_crc
-    row[PARTIAL] = v.partial
-    row[TRAILING] = v.trailing
-
-
 cdef inline int64_t batch_bits(RecordsDiagnosis *v, int64_t count, int64_t max_timestamp,
                                bint create_time) noexcept nogil:
     """Return the suspect bits for the records of a batch of magic 2."""
-    if v.status and v.status < CONTROL_STATUS:
+    if v.status and v.status < CONTROL_KEY:
         return S_STRUCTURE
     if count <= 0:
         return 0
@@ -123,7 +105,7 @@ cdef inline int64_t message_bits(RecordsDiagnosis *v, int64_t timestamp, bint ti
     """Return the suspect bits of a message, or of the messages inside a wrapper message."""
     cdef int64_t bits = 0
     if v.status:
-        return S_WRAPPER if v.status >= WRAPPER_STATUS else S_STRUCTURE
+        return S_WRAPPER if v.status >= WRAPPER_SIZE else S_STRUCTURE
     if v.inner_crc >= 0:
         bits |= S_INNER_CRC
     if v.trailing >= 0:
@@ -655,10 +637,10 @@ cdef class Scanner:
                     if m.trailing:
                         row[TRAILING] = 0
                     if m.value_size <= 0:
-                        row[STATUS] = EMPTY_STATUS
+                        row[STATUS] = WRAPPER_EMPTY
                         row[STATUS_RECORD] = 0
                 else:
-                    row[STATUS] = FIELDS_STATUS
+                    row[STATUS] = MESSAGE_FIELDS
                     row[STATUS_AT] = KEY_LENGTH_AT
                     row[STATUS_RECORD] = 0
             row[SUSPECT] = bits
