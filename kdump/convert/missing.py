@@ -60,8 +60,10 @@ def missing_of(of: PreparedPartition, parts: Iterable[PartHoles], start: int | N
 
 
 def _is_known(of: PreparedPartition, found: Iterable[Hole]) -> bool:
-    """Whether it is known of all holes between valid batches that no log cleaner removed what is missing."""
-    copy, holes = of.partition.copy, [each.offsets for each in found if not each.damaged and each.exact]
+    """Whether it is known of all holes between two segments that no log cleaner removed what is missing."""
+    copy, headers = of.partition.copy, of.partition.headers
+    between = set() if headers is None else {each.previous + 1 for each in headers.missing if not each.gaps}
+    holes = [each.offsets for each in found if each.offsets.start in between and not each.damaged and each.exact]
     if copy is None or not holes:
         return True
     known = cleanup_of(copy, holes, MAX_BATCH_BYTES)
