@@ -176,7 +176,7 @@ def test_unclean_elections(number: int, tmp_path: Path) -> None:
         lost = [entry for entry in log if entry not in leader]
         if lost:
             records = sum(entry.last - entry.first + 1 for entry in lost)
-            diverged[str(copies[broker])] = (lost[0].first, lost[-1].last, len(lost), records)
+            diverged[str(copies[broker])] = (lost[0].first, lost[-1].last, records, len(lost))
     assert {each.replica: each[1:] for each in found.diverged} == diverged
     codes = [finding.code for finding in replica_findings(found)]
     assert codes == ["replica/diverged"] * len(diverged)
