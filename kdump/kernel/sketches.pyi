@@ -121,7 +121,7 @@ def facts_of(rows: Buffer, count: int, end_offset: int) -> tuple[int, int, bool,
     """What so many rows of a scan (kdump.kernel.scan.BATCH_COLUMNS) of batches say that come after `end_offset`.
 
     Returns (the first offset, the one after the last, whether the offsets of each batch rise above those before, the
-    offset after the last batch that a log cleaner went over or -1, the runs of leader epochs: epoch, first and last
-    offset, number of batches). The header of a wrapper message has its last offset alone: the first one is above that
-    of the batch before.
+    offset after the last batch that a log cleaner went over or -1, the runs of leader epochs: epoch (-1 for messages,
+    which have none), first and last offset, number of batches). The header of a wrapper message has its last offset
+    alone: the first one is above that of the batch before.
     """

@@ -764,7 +764,7 @@ def facts_of(rows, int64_t count, int64_t end_offset):
     cdef Py_buffer view
     cdef const int64_t *row
     cdef int64_t i, first, last, span, begin = 0, before = end_offset, reach = -1
-    cdef int64_t epoch = 0, run_first = 0, batches = 0
+    cdef int64_t epoch = 0, next_epoch, run_first = 0, batches = 0
     cdef bint ordered = True
     cdef list runs = []
     PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
@@ -784,10 +784,11 @@ def facts_of(rows, int64_t count, int64_t end_offset):
             span = last - first
             if row[COUNT] != NO_VALUE and (row[ATTRIBUTES] & DELETE_HORIZON_FLAG or row[COUNT] <= span):
                 reach = last + 1
-            if batches == 0 or row[EPOCH] != epoch:
+            next_epoch = -1 if row[EPOCH] == NO_VALUE else row[EPOCH]  # magic 0 and 1 have none
+            if batches == 0 or next_epoch != epoch:
                 if batches:
                     runs.append((epoch, run_first, before - 1, batches))
-                epoch = row[EPOCH]
+                epoch = next_epoch
                 run_first = first
                 batches = 0
             batches += 1

@@ -254,6 +254,24 @@ def test_any_two_copies_get_the_verdict_of_the_disks_or_are_undecided(tmp_path: 
         assert expected is UNDECIDED or found.verdict is expected or {"damage", "reach"} & {*found.because}, trial
 
 
+def test_messages_of_magic_0_and_1(tmp_path: Path) -> None:
+    """They have no leader epoch."""
+    log = [
+        build.message_v0(b"k", b"v", offset=0),
+        build.wrapper([build.record(b"k", b"w"), build.record(b"k", b"u")], base_offset=1),
+        build.message_v1(b"k", b"v", offset=3, timestamp=9),
+        data(4, b"k", b"x", epoch=2),
+    ]
+    one = directory(tmp_path / "1", log)
+    other = directory(tmp_path / "2", [*log[:2], build.message_v1(b"k", b"w", offset=3, timestamp=9), log[3]], 2)
+    found = by_fingerprints(one, one, tmp_path)
+    assert found.verdict is AGREE
+    found = by_fingerprints(one, other, tmp_path)
+    assert (found.verdict, found.differs.records.first) == (DIVERGED, 3)
+    epochs = load_copy(known(tmp_path / "1.f")[0]).epochs
+    assert [(run.epoch, run.first, run.last) for run in epochs] == [(-1, 0, 3), (2, 4, 4)]
+
+
 def test_it_says_where_records_that_are_replaced_were_not_compared(tmp_path: Path) -> None:
     log = [data(offset, b"k%d" % (offset % 50), b"v") for offset in range(4000)]
     one = directory(tmp_path / "1", log, 3)
