@@ -38,6 +38,7 @@ cdef enum:
     SMALLEST_RECORD = 7   # seven fields of a byte each
     MOST_JOBS = 256
     RECORD_WORDS = 3      # offset, timestamp, sizes
+    BATCH_WORDS = 4       # those of `_batch`
     KEPT_ATTRIBUTES = LOG_APPEND_TIME | TRANSACTIONAL_FLAG | CONTROL_FLAG
     # A row of a key: the last record of each copy as 2 * offset + tombstone, -1: none.
     S_HIGH = 0
@@ -60,21 +61,24 @@ cdef extern from "siphash.h":
     enum:
         KD_SIP_JOBS
         KD_SIP_LEAD
+        KD_SIP_STATE
     ctypedef struct KdSip:
         uint64_t v0
     ctypedef struct KdSipJob:
         uint64_t words[3]
     ctypedef void (*KdSipHash)(const KdSipJob *jobs, int64_t count, int lead) noexcept nogil
+    ctypedef void (*KdSipStates)(const KdSip *begin, const uint64_t (*words)[4], KdSip *states,
+                                 int64_t count) noexcept nogil
     void kd_sip_begin(KdSip *s, uint64_t low, uint64_t high) noexcept nogil
-    void kd_sip_word(KdSip *s, uint64_t word) noexcept nogil
     void kd_sip_set(KdSipJob *job, const KdSip *state, const uint8_t *text, int64_t size, int64_t before,
                     int64_t *out) noexcept nogil
     void kd_sip_one(const KdSipJob *job, int lead) noexcept nogil
     const char *kd_sip_names[]
     int kd_sip_ways() noexcept nogil
     KdSipHash kd_sip_way(int number) noexcept nogil
+    KdSipStates kd_sip_states_way(int number) noexcept nogil
 
-assert MOST_JOBS == KD_SIP_JOBS and RECORD_WORDS == KD_SIP_LEAD
+assert MOST_JOBS == KD_SIP_JOBS and RECORD_WORDS == KD_SIP_LEAD and BATCH_WORDS == KD_SIP_STATE
 SIPHASH_IMPLS = tuple([(<bytes> kd_sip_names[_number]).decode() for _number in range(kd_sip_ways())])
 
 
@@ -111,10 +115,12 @@ cdef class RecordHasher:
     cdef public int64_t at
     cdef KdSip _begin
     cdef KdSip _batches[MOST_JOBS]
+    cdef uint64_t _batch_words[MOST_JOBS][BATCH_WORDS]
     cdef KdSipJob _key_jobs[MOST_JOBS]
     cdef KdSipJob _jobs[MOST_JOBS]
     cdef int64_t _batch_count, _key_count, _job_count
     cdef KdSipHash _hash_many
+    cdef KdSipStates _set_states
     cdef int64_t _first, _stop, _capacity
     cdef bint _keys, _contents
     cdef int64_t *_cells
@@ -129,6 +135,7 @@ cdef class RecordHasher:
         if implementation not in SIPHASH_IMPLS:
             raise ValueError(f"no SipHash {implementation!r} here, only {', '.join(SIPHASH_IMPLS)}")
         self._hash_many = kd_sip_way(SIPHASH_IMPLS.index(implementation))
+        self._set_states = kd_sip_states_way(SIPHASH_IMPLS.index(implementation))
         words_of(key, words)
         kd_sip_begin(&self._begin, words[0], words[1])
         self._first = first
@@ -159,19 +166,20 @@ cdef class RecordHasher:
 
     cdef void _flush(self) noexcept nogil:
         """Compute the hashes of the rows that were added."""
+        self._set_states(&self._begin, self._batch_words, self._batches, self._batch_count)
         self._hash_many(self._key_jobs, self._key_count, 0)
         self._hash_many(self._jobs, self._job_count, RECORD_WORDS)
         self._key_count = self._job_count = self._batch_count = 0
 
     cdef const KdSip *_batch(self, const uint8_t *head) noexcept nogil:
-        """The state of the hash after what the records of a batch have in common."""
+        """Where `_flush` sets the state of the hash after what the records of a batch have in common."""
         cdef KdSip *state = self._batches + self._batch_count
+        cdef uint64_t *words = self._batch_words[self._batch_count]
         self._batch_count += 1
-        state[0] = self._begin
-        kd_sip_word(state, <uint64_t> be64(head))
-        kd_sip_word(state, <uint64_t> last_offset_of(head))
-        kd_sip_word(state, <uint64_t> be64(head + PRODUCER_ID_AT))
-        kd_sip_word(state, <uint64_t> <uint32_t> be32(head + BASE_SEQUENCE_AT) << 32
+        words[0] = <uint64_t> be64(head)
+        words[1] = <uint64_t> last_offset_of(head)
+        words[2] = <uint64_t> be64(head + PRODUCER_ID_AT)
+        words[3] = (<uint64_t> <uint32_t> be32(head + BASE_SEQUENCE_AT) << 32
                     | <uint64_t> (be16(head + PRODUCER_EPOCH_AT) & 0xffff) << 16
                     | <uint64_t> (attributes_of(head) & KEPT_ATTRIBUTES))
         return state
@@ -182,10 +190,14 @@ cdef class RecordHasher:
 
         The hashes come with `_flush`, while the bytes are still there.
         """
+        # What is of the hasher is here meanwhile: of what a row changes the compiler knows no bounds.
+        cdef int64_t count = self.count, capacity = self._capacity, first = self._first, last = self._stop
+        cdef int64_t keys = self._key_count, jobs = self._job_count, records = left[0]
+        cdef bint with_keys = self._keys, with_contents = self._contents
         cdef const KdSip *state = NULL
         cdef Fields f
         cdef int64_t attributes = attributes_of(head), base = be64(head), offset, base_timestamp, timestamp
-        cdef int64_t flags = outcome << OUTCOME_SHIFT
+        cdef int64_t flags = outcome << OUTCOME_SHIFT, epoch = be32(head + LEADER_EPOCH_AT)
         cdef int64_t *row
         cdef KdSipJob *job
         cdef const uint8_t *stop
@@ -193,39 +205,41 @@ cdef class RecordHasher:
         if attributes & CONTROL_FLAG:
             flags |= CONTROL_BIT
         base_timestamp = be64(head + (MAX_TIMESTAMP_AT if appended else BASE_TIMESTAMP_AT))
-        while left[0] > 0 and self.count < self._capacity:
+        while records > 0 and count < capacity:
             stop = next_record(&p, end, &f, status, &odd)
             if stop == NULL:
                 break
-            left[0] -= 1
+            records -= 1
             offset = <int64_t> (<uint64_t> base + <uint64_t> <int64_t> f.offset_delta)
-            if offset < self._first or offset >= self._stop:
+            if offset < first or offset >= last:
                 continue
-            row = self._cells + self.count * HASH_WIDTH
-            self.count += 1
+            row = self._cells + count * HASH_WIDTH
+            count += 1
             row[H_OFFSET] = offset
             row[H_FLAGS] = flags | (TOMBSTONE_BIT if f.value_size < 0 else 0) | (NO_KEY_BIT if f.key_size < 0 else 0)
-            row[H_EPOCH] = be32(head + LEADER_EPOCH_AT)
+            row[H_EPOCH] = epoch
             row[H_KEY_HIGH] = row[H_KEY_LOW] = row[H_HIGH] = row[H_LOW] = 0
-            if self._key_count == MOST_JOBS or self._job_count == MOST_JOBS \
-                    or (state == NULL and self._batch_count == MOST_JOBS):
+            if keys == MOST_JOBS or jobs == MOST_JOBS or (state == NULL and self._batch_count == MOST_JOBS):
+                self._key_count, self._job_count = keys, jobs
                 self._flush()
+                keys = jobs = 0
                 state = NULL
-            if self._keys and f.key_size >= 0:
-                kd_sip_set(self._key_jobs + self._key_count, &self._begin, f.key, f.key_size, 0, row + H_KEY_HIGH)
-                self._key_count += 1
-            if self._contents:
+            if with_keys and f.key_size >= 0:
+                kd_sip_set(self._key_jobs + keys, &self._begin, f.key, f.key_size, 0, row + H_KEY_HIGH)
+                keys += 1
+            if with_contents:
                 if state == NULL:
                     state = self._batch(head)
                 timestamp = base_timestamp if appended \
                     else <int64_t> (<uint64_t> base_timestamp + <uint64_t> f.timestamp_delta)
-                job = self._jobs + self._job_count
-                self._job_count += 1
+                job = self._jobs + jobs
+                jobs += 1
                 job.words[0] = <uint64_t> offset
                 job.words[1] = <uint64_t> timestamp
                 job.words[2] = <uint64_t> <uint32_t> (f.key_size if f.key_size >= 0 else -1) << 32 \
                     | <uint32_t> (f.value_size if f.value_size >= 0 else -1)
                 kd_sip_set(job, state, f.key, stop - f.key, 56, row + H_HIGH)
+        self.count, self._key_count, self._job_count, left[0] = count, keys, jobs, records
         return p
 
     def hash_batches(self, batches, int64_t at, int outcome, bytes outcomes=None, int64_t index=0):

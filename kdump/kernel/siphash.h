@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define KD_SIP_LEAD 3    /* the most words before a text */
+#define KD_SIP_STATE 4   /* the words that several texts have in common */
 #define KD_SIP_JOBS 256  /* the most texts that are hashed in one call */
 #define KD_SIP_LENGTHS 64
 #define KD_SIP_FEW 2     /* no more texts than these are faster one by one */
@@ -50,6 +51,18 @@ static inline void kd_sip_begin(KdSip *s, uint64_t low, uint64_t high) {
 }
 
 static inline void kd_sip_word(KdSip *s, uint64_t word) { KD_SIP_WORD(s->v0, s->v1, s->v2, s->v3, word); }
+
+/* Set states to what `begin` is after four words each. */
+static void kd_sip_states_single(const KdSip *begin, const uint64_t (*words)[KD_SIP_STATE], KdSip *states,
+                                 int64_t count) {
+    int64_t i;
+    int j;
+    for (i = 0; i < count; i++) {
+        states[i] = *begin;
+        for (j = 0; j < KD_SIP_STATE; j++)
+            kd_sip_word(states + i, words[i][j]);
+    }
+}
 
 /* Set the text of a job, of which a whole number of words, `before` bytes, comes before it. */
 static inline void kd_sip_set(KdSipJob *job, const KdSip *state, const uint8_t *text, int64_t size, int64_t before,
@@ -176,6 +189,7 @@ typedef struct { __m256i v0, v1, v2, v3; } KdSipFour;
     a.v0 = _mm256_xor_si256(a.v0, w);                 b.v0 = _mm256_xor_si256(b.v0, x);                   \
 } while (0)
 #define KD_LOADED4(p) _mm256_loadu_si256((const __m256i *)(p))
+#define KD_STORED4(p, x) _mm256_storeu_si256((__m256i *)(p), x)
 #define KD_OF_JOBS4(jobs, field) _mm256_set_epi64x(                                                       \
     (int64_t)(jobs)[3]->field, (int64_t)(jobs)[2]->field, (int64_t)(jobs)[1]->field, (int64_t)(jobs)[0]->field)
 /* Rows of four words become columns. */
@@ -294,6 +308,37 @@ KD_SIP_TARGET2 static void kd_sip_two_fours(const KdSipJob *const *jobs, int lea
 /* Hashes eight texts with `lead` words each before them. */
 typedef void (*KdSipEight)(const KdSipJob *const *jobs, int lead);
 
+/* As kd_sip_states_single, eight at a time. */
+KD_SIP_TARGET2 static void kd_sip_states_half(const KdSip *begin, const uint64_t (*words)[KD_SIP_STATE], KdSip *states,
+                                              int64_t count) {
+    const __m256i by16 = _mm256_set_epi8(13, 12, 11, 10, 9, 8, 15, 14, 5, 4, 3, 2, 1, 0, 7, 6,
+                                         13, 12, 11, 10, 9, 8, 15, 14, 5, 4, 3, 2, 1, 0, 7, 6);
+    __m256i p, q, r, s, t, u, v, z;
+    KdSipFour a, b;
+    int64_t i;
+    for (i = 0; i + 8 <= count; i += 8) {
+        p = KD_LOADED4(words[i]), q = KD_LOADED4(words[i + 1]);
+        r = KD_LOADED4(words[i + 2]), s = KD_LOADED4(words[i + 3]);
+        t = KD_LOADED4(words[i + 4]), u = KD_LOADED4(words[i + 5]);
+        v = KD_LOADED4(words[i + 6]), z = KD_LOADED4(words[i + 7]);
+        KD_COLUMNS4(p, q, r, s);
+        KD_COLUMNS4(t, u, v, z);
+        a.v0 = b.v0 = _mm256_set1_epi64x((int64_t)begin->v0), a.v1 = b.v1 = _mm256_set1_epi64x((int64_t)begin->v1);
+        a.v2 = b.v2 = _mm256_set1_epi64x((int64_t)begin->v2), a.v3 = b.v3 = _mm256_set1_epi64x((int64_t)begin->v3);
+        KD_SIP_WORD4(a, b, p, t);
+        KD_SIP_WORD4(a, b, q, u);
+        KD_SIP_WORD4(a, b, r, v);
+        KD_SIP_WORD4(a, b, s, z);
+        KD_COLUMNS4(a.v0, a.v1, a.v2, a.v3);
+        KD_COLUMNS4(b.v0, b.v1, b.v2, b.v3);
+        KD_STORED4(states + i, a.v0), KD_STORED4(states + i + 1, a.v1);
+        KD_STORED4(states + i + 2, a.v2), KD_STORED4(states + i + 3, a.v3);
+        KD_STORED4(states + i + 4, b.v0), KD_STORED4(states + i + 5, b.v1);
+        KD_STORED4(states + i + 6, b.v2), KD_STORED4(states + i + 7, b.v3);
+    }
+    kd_sip_states_single(begin, words + i, states + i, count - i);
+}
+
 static inline void kd_sip_grouped(const KdSipJob *jobs, int64_t count, int lead, KdSipEight eight) {
     int16_t first[KD_SIP_LENGTHS], next[KD_SIP_JOBS];
     const KdSipJob *group[8];
@@ -358,5 +403,16 @@ static KdSipHash kd_sip_way(int number) {
 #endif
     (void)number;
     return kd_sip_single;
+}
+
+typedef void (*KdSipStates)(const KdSip *begin, const uint64_t (*words)[KD_SIP_STATE], KdSip *states, int64_t count);
+
+static KdSipStates kd_sip_states_way(int number) {
+#ifdef KD_SIP_WIDE
+    if (number)
+        return kd_sip_states_half;
+#endif
+    (void)number;
+    return kd_sip_states_single;
 }
 #endif

@@ -69,16 +69,32 @@ cdef struct Cut:
     uint64_t low
     uint64_t high
 
-# A cell is four sums of 64 bits, which are added at once.
+# A cell is four sums of 64 bits, of which two are added at once. An entry goes from registers to its cells: in memory,
+# eight bytes at a time, it would have to be there before the CPU could load sixteen of them.
 cdef extern from *:
     """
     typedef struct { uint64_t offset, hashes, keys, marks; } KdCell;
     #if defined(__GNUC__) || defined(__clang__)
-    typedef uint64_t KdFour __attribute__((vector_size(32), aligned(8), may_alias));
-    static inline void kd_add_cell(KdCell *to, const KdCell *cell) { *(KdFour *)to += *(const KdFour *)cell; }
+    typedef uint64_t KdTwo __attribute__((vector_size(16), aligned(8), may_alias));
+    static inline void kd_add_cell(KdCell *to, const KdCell *cell) {
+        *(KdTwo *)&to->offset += *(const KdTwo *)&cell->offset;
+        *(KdTwo *)&to->keys += *(const KdTwo *)&cell->keys;
+    }
+    static inline void kd_add_entry(KdCell *one, KdCell *two, KdCell *three, uint64_t offset, uint64_t hashes,
+                                    uint64_t keys, uint64_t marks) {
+        const KdTwo front = {offset, hashes}, back = {keys, marks};
+        *(KdTwo *)&one->offset += front, *(KdTwo *)&one->keys += back;
+        *(KdTwo *)&two->offset += front, *(KdTwo *)&two->keys += back;
+        *(KdTwo *)&three->offset += front, *(KdTwo *)&three->keys += back;
+    }
     #else
     static inline void kd_add_cell(KdCell *to, const KdCell *cell) {
         to->offset += cell->offset; to->hashes += cell->hashes; to->keys += cell->keys; to->marks += cell->marks;
+    }
+    static inline void kd_add_entry(KdCell *one, KdCell *two, KdCell *three, uint64_t offset, uint64_t hashes,
+                                    uint64_t keys, uint64_t marks) {
+        const KdCell entry = {offset, hashes, keys, marks};
+        kd_add_cell(one, &entry); kd_add_cell(two, &entry); kd_add_cell(three, &entry);
     }
     #endif
     """
@@ -88,6 +104,8 @@ cdef extern from *:
         uint64_t keys
         uint64_t marks     # the number of entries in the lowest 16 bits, a sum of checksums above
     void add_cell "kd_add_cell"(Cell *to, const Cell *cell) noexcept nogil
+    void add_entry "kd_add_entry"(Cell *one, Cell *two, Cell *three, uint64_t offset, uint64_t hashes, uint64_t keys,
+                                  uint64_t marks) noexcept nogil
 
 
 cdef inline uint64_t mixed(uint64_t x) noexcept nogil:
@@ -117,20 +135,19 @@ cdef inline uint64_t index_in(uint64_t spread, int table, int bits) noexcept nog
 
 cdef inline void count_entry(Cell *tables, int bits, uint64_t offset, uint64_t hashed, uint64_t key,
                              bint away) noexcept nogil:
-    cdef uint64_t spread = spread_of(offset, hashed)
-    cdef Cell entry
-    cdef int table
-    entry.offset = offset
-    entry.hashes = hashed
-    entry.keys = key
-    entry.marks = mark_of(spread, key)
+    """Add an entry to its cell in each table, or take it away."""
+    cdef uint64_t spread = spread_of(offset, hashed), marks = mark_of(spread, key), size = <uint64_t> 1 << bits
     if away:
-        entry.offset = 0 - offset
-        entry.hashes = 0 - hashed
-        entry.keys = 0 - key
-        entry.marks = 0 - entry.marks
-    for table in range(TABLES):
-        add_cell(tables + (<uint64_t> table << bits) + index_in(spread, table, bits), &entry)
+        offset = 0 - offset
+        hashed = 0 - hashed
+        key = 0 - key
+        marks = 0 - marks
+    add_entry(tables + index_in(spread, 0, bits), tables + size + index_in(spread, 1, bits),
+              tables + 2 * size + index_in(spread, 2, bits), offset, hashed, key, marks)
+
+
+cdef inline uint64_t key_id_of(int64_t flags) noexcept nogil:
+    return 2 if flags & CONTROL_BIT else 0 if flags & NO_KEY_BIT else 1
 
 
 cdef int64_t shift_for(int64_t start, int64_t stop, int64_t most, int64_t shift) noexcept nogil:
@@ -257,9 +274,9 @@ cdef class RecordSketch:
         add_sum(&self._total, some)
         add_sum(self._grid + ((offset >> self._shift) - (self._start >> self._shift)), some)
 
-    cdef inline void _count(self, int64_t offset, uint64_t key, uint64_t hashed) noexcept nogil:
+    cdef inline void _count(self, int64_t offset, uint64_t key, uint64_t hashed, bint away) noexcept nogil:
         count_entry(self._cells + (((offset >> self._block_shift) - (self._start >> self._block_shift)) * TABLES
-                                   << self._bits), self._bits, <uint64_t> offset, hashed, key, False)
+                                   << self._bits), self._bits, <uint64_t> offset, hashed, key, away)
 
     def add(self, rows, int64_t count, ends, int64_t ended):
         cdef Py_buffer view, other
@@ -290,20 +307,15 @@ cdef class RecordSketch:
                             raise ValueError("offset")
                         until = self._reach(offset)
                     last = offset
-                    if row[H_FLAGS] & CONTROL_BIT:
-                        key = 2
-                    elif row[H_FLAGS] & NO_KEY_BIT:
-                        key = 0
-                        self.unkeyed += 1
-                    else:
-                        key = 1
-                        self.keyed += 1
-                        self.undecided += row[H_FLAGS] >> OUTCOME_SHIFT == D_UNDECIDED
+                    key = key_id_of(row[H_FLAGS])
+                    self.unkeyed += key == 0
+                    self.keyed += key == 1
+                    self.undecided += key == 1 and row[H_FLAGS] >> OUTCOME_SHIFT == D_UNDECIDED
                     some.count += 1
                     some.low += <uint64_t> row[H_LOW]
                     some.high += <uint64_t> row[H_HIGH] + (some.low < <uint64_t> row[H_LOW])
                     self._count(offset, key,
-                                <uint64_t> row[H_HIGH] + OUTCOME_MARKS[row[H_FLAGS] >> OUTCOME_SHIFT & 3])
+                                <uint64_t> row[H_HIGH] + OUTCOME_MARKS[row[H_FLAGS] >> OUTCOME_SHIFT & 3], False)
                     row += HASH_WIDTH
                 if some.count:
                     self._keep(last, &some)
@@ -678,7 +690,7 @@ cdef class LastRecords:
                 if offset >= sketch._limit:
                     sketch._widen(offset + 1)
                 sketch._keep(offset, &one)
-                sketch._count(offset, <uint64_t> row[L_KEY] | 1, <uint64_t> row[L_HASH_HIGH])
+                sketch._count(offset, <uint64_t> row[L_KEY] | 1, <uint64_t> row[L_HASH_HIGH], False)
 
     def with_tombstones(self, LastRecords later):
         cdef int64_t i
