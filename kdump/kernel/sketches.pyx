@@ -327,6 +327,27 @@ cdef class RecordSketch:
         finally:
             PyBuffer_Release(&view)
 
+    def correct(self, rows, int64_t count):
+        cdef Py_buffer view
+        cdef const int64_t *row
+        cdef int64_t i, outcome
+        cdef uint64_t key
+        PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
+        try:
+            if not 0 <= count <= view.len // (HASH_WIDTH * 8):
+                raise ValueError("count")
+            for i in range(count):
+                row = <const int64_t *> view.buf + i * HASH_WIDTH
+                if row[H_OFFSET] < self._start or row[H_OFFSET] >= self._limit:
+                    raise ValueError("offset")
+                outcome = row[H_FLAGS] >> OUTCOME_SHIFT & 3
+                key = key_id_of(row[H_FLAGS])
+                self.undecided += key == 1 and outcome == D_UNDECIDED
+                self._count(row[H_OFFSET], key, <uint64_t> row[H_HIGH], True)
+                self._count(row[H_OFFSET], key, <uint64_t> row[H_HIGH] + OUTCOME_MARKS[outcome], False)
+        finally:
+            PyBuffer_Release(&view)
+
     cdef inline void _end(self, int64_t offset) noexcept nogil:
         cdef int64_t at = self._end_count % NEWEST
         self._ends[at] = offset

@@ -28,6 +28,12 @@ cdef struct DecisionTable:
     int64_t first
     bint transactional
 
+# A data batch of a transaction. `size` is negative where a marker decided it, other than by a commit.
+cdef struct DataBatch:
+    int64_t producer_id
+    int64_t place
+    int64_t size
+
 # The data batches of one transaction, or of a part of it. Without batches it is open if it began before.
 cdef struct TransactionPart:
     int64_t place            # of the first batch

@@ -62,6 +62,12 @@ class Transactions:
     def of(self, producer_id: int, position: int) -> int:
         """COMMITTED, ABORTED or UNDECIDED: what became of the transactional batch at a position of the file."""
 
+    def of_rows(self, rows: Buffer, count: int) -> bytes | None:
+        """The same of so many rows of a scan, a byte for each; COMMITTED for batches that are no data of a transaction.
+
+        None where none is.
+        """
+
     def take(self) -> list[TransactionFields]:
         """What ended since the last call, in the order of the ends."""
 
@@ -118,3 +124,22 @@ def open_of(cells: Buffer) -> list[tuple[int, int]]:
 
 def first_markers(cells: Buffer, producer_ids: Collection[int]) -> dict[int, bool]:
     """Whether the first marker of each of these producers commits, in packed rows. Without those that have none."""
+
+class UncommittedBatches:
+    """The data batches of transactions for which no commit marker came, of a log without damage or gaps.
+
+    Has room for `most`; of more, the batches that are committed by then are dropped.
+    """
+
+    def __init__(self, most: int) -> None: ...
+    def begin(self, number: int) -> None:
+        """Begin with the file of this number, 0 for the first one."""
+
+    def note(self, rows: Buffer, count: int) -> bool:
+        """Take so many rows of a scan. False where there is no room."""
+
+    def add(self, events: Buffer) -> None:
+        """Take the next events of the file, which may be behind its rows."""
+
+    def take(self) -> list[tuple[int, int, int, int]]:
+        """(number of the file, position, size, producer id) of each in log order, and forget them."""

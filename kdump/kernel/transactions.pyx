@@ -13,10 +13,13 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 from libc.stdlib cimport free, qsort, realloc
 from libc.string cimport memset
 
+from kdump.kernel.layout cimport (
+    ATTRIBUTES, BATCH_WIDTH, CONTROL_FLAG, MAGIC, POSITION, PRODUCER_ID, SIZE, TRANSACTIONAL_FLAG,
+)
 from kdump.kernel.histogram cimport histogram_add, histogram_begin, histogram_end, histogram_fields
 from kdump.kernel.producers cimport (
-    FLAG_TRANSACTIONAL, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_EMPTY, KIND_GAP, Event, table_add, table_begin,
-    table_clear, table_end, table_index, table_row, table_slot,
+    FLAG_TRANSACTIONAL, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_EMPTY, KIND_GAP, KIND_ODD, Event, table_add,
+    table_begin, table_clear, table_end, table_index, table_row, table_slot,
 )
 
 cdef enum:
@@ -65,6 +68,29 @@ cdef inline void join_parts(TransactionPart *left, const TransactionPart *right)
 
 cdef inline int64_t outcome_of(const TransactionEnd *end) noexcept nogil:
     return D_COMMITTED if end.kind == COMMIT_END else D_ABORTED if end.kind == ABORT_END else D_UNDECIDED
+
+
+cdef inline bint is_data(const int64_t *row) noexcept nogil:
+    """Whether a row of a scan is of a batch that a transaction decides about."""
+    return row[MAGIC] >= 2 and row[ATTRIBUTES] & (TRANSACTIONAL_FLAG | CONTROL_FLAG) == TRANSACTIONAL_FLAG
+
+
+cdef bint append_marker(DecisionTable *t, int64_t producer_id, int64_t place, int64_t outcome) noexcept nogil:
+    """Add a marker after all others; False without memory."""
+    cdef int64_t capacity
+    cdef Marker *markers
+    if t.count == t.capacity:
+        capacity = max(256, t.capacity * 2)
+        markers = <Marker *> realloc(t.markers, capacity * sizeof(Marker))
+        if markers == NULL:
+            return False
+        t.markers = markers
+        t.capacity = capacity
+    t.markers[t.count].producer_id = producer_id
+    t.markers[t.count].place = place
+    t.markers[t.count].outcome = outcome
+    t.count += 1
+    return True
 
 
 cdef inline tuple fields_of(int64_t producer_id, const TransactionPart *part, const TransactionEnd *end):
@@ -361,21 +387,8 @@ cdef class Transactions:
     # ---- what became of a batch
 
     cdef void add_marker(self, int64_t producer_id, int64_t place, int64_t outcome) noexcept nogil:
-        cdef DecisionTable *t = &self.table
-        cdef Marker *markers
-        if not self.decided or producer_id < 0:
-            return
-        if t.count == t.capacity:
-            t.capacity = max(256, t.capacity * 2)
-            markers = <Marker *> realloc(t.markers, t.capacity * sizeof(Marker))
-            if markers == NULL:
-                self.failed = True
-                return
-            t.markers = markers
-        t.markers[t.count].producer_id = producer_id
-        t.markers[t.count].place = place
-        t.markers[t.count].outcome = outcome
-        t.count += 1
+        if self.decided and producer_id >= 0 and not append_marker(&self.table, producer_id, place, outcome):
+            self.failed = True
 
     cdef void add_gap(self, int64_t place) noexcept nogil:
         cdef DecisionTable *t = &self.table
@@ -403,6 +416,25 @@ cdef class Transactions:
 
     def of(self, int64_t producer_id, int64_t position):
         return decision(&self.table, producer_id, position)
+
+    def of_rows(self, rows, int64_t count):
+        cdef Py_buffer view
+        cdef const int64_t *row
+        cdef bytearray found = None
+        cdef int64_t i
+        PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
+        try:
+            if not 0 <= count <= view.len // (BATCH_WIDTH * 8):
+                raise ValueError("count")
+            for i in range(count):
+                row = <const int64_t *> view.buf + i * BATCH_WIDTH
+                if is_data(row):
+                    if found is None:
+                        found = bytearray(count)
+                    found[i] = decision(&self.table, row[PRODUCER_ID], row[POSITION])
+        finally:
+            PyBuffer_Release(&view)
+        return None if found is None else bytes(found)
 
     # ---- adding
 
@@ -634,3 +666,117 @@ def first_markers(cells, producer_ids):
     finally:
         PyBuffer_Release(&view)
     return found
+
+
+# ---- batches that were taken for committed
+
+cdef class UncommittedBatches:
+    """See transactions.pyi."""
+
+    cdef DecisionTable table   # the markers since the last call of settle
+    cdef DataBatch *batches
+    cdef int64_t count
+    cdef int64_t capacity
+    cdef int64_t most
+
+    def __cinit__(self, int64_t most):
+        if most < 1:
+            raise ValueError("most")
+        self.most = most
+
+    def __dealloc__(self):
+        free(self.table.markers)
+        free(self.batches)
+
+    def begin(self, int64_t number):
+        self.table.first = number << (63 - FILE_BITS)
+
+    def note(self, rows, int64_t count):
+        cdef Py_buffer view
+        cdef const int64_t *row
+        cdef int64_t i
+        PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
+        try:
+            if not 0 <= count <= view.len // (BATCH_WIDTH * 8):
+                raise ValueError("count")
+            for i in range(count):
+                row = <const int64_t *> view.buf + i * BATCH_WIDTH
+                if is_data(row) and not self.append(row):
+                    return False
+        finally:
+            PyBuffer_Release(&view)
+        return True
+
+    cdef bint append(self, const int64_t *row) except -1:
+        """Add a batch; False where there is no room."""
+        cdef DataBatch *batches
+        cdef int64_t capacity
+        if self.count == self.most:
+            self.settle()
+            if 2 * self.count > self.most:
+                return False
+        if self.count == self.capacity:
+            capacity = min(self.most, max(256, 2 * self.capacity))
+            batches = <DataBatch *> realloc(self.batches, capacity * sizeof(DataBatch))
+            if batches == NULL:
+                raise MemoryError
+            self.batches = batches
+            self.capacity = capacity
+        self.batches[self.count].producer_id = row[PRODUCER_ID]
+        self.batches[self.count].place = self.table.first + row[POSITION]
+        self.batches[self.count].size = row[SIZE]
+        self.count += 1
+        return True
+
+    def add(self, events):
+        cdef Py_buffer view
+        cdef const Event *event
+        cdef int64_t i, outcome
+        PyObject_GetBuffer(events, &view, PyBUF_SIMPLE)
+        try:
+            if view.len % <Py_ssize_t> sizeof(Event):
+                raise ValueError("the events are cut")
+            for i in range(view.len // <Py_ssize_t> sizeof(Event)):
+                event = <const Event *> view.buf + i
+                if event.kind != KIND_COMMIT and event.kind != KIND_ABORT and event.kind != KIND_ODD:
+                    continue
+                outcome = D_COMMITTED if event.kind == KIND_COMMIT else D_ABORTED
+                if not append_marker(&self.table, event.producer_id, self.table.first + event.position, outcome):
+                    raise MemoryError
+        finally:
+            PyBuffer_Release(&view)
+        if self.table.count >= self.most:
+            self.settle()
+
+    cdef void settle(self) noexcept nogil:
+        """Drop the batches that a marker committed, and the markers."""
+        cdef int64_t i, outcome, kept = 0, first = self.table.first
+        cdef DataBatch *batch
+        if not self.table.count:
+            return
+        qsort(self.table.markers, self.table.count, sizeof(Marker), compare_markers)
+        self.table.first = 0
+        for i in range(self.count):
+            batch = self.batches + i
+            if batch.size >= 0:
+                outcome = decision(&self.table, batch.producer_id, batch.place)
+                if outcome == D_COMMITTED:
+                    continue
+                if outcome == D_ABORTED:
+                    batch.size = -batch.size
+            self.batches[kept] = batch[0]
+            kept += 1
+        self.count = kept
+        self.table.count = 0
+        self.table.first = first
+
+    def take(self):
+        cdef int64_t i, place, mask = (<int64_t> 1 << (63 - FILE_BITS)) - 1
+        cdef list found = []
+        self.settle()
+        for i in range(self.count):
+            place = self.batches[i].place
+            found.append((place >> (63 - FILE_BITS), place & mask, abs(self.batches[i].size),
+                          self.batches[i].producer_id))
+        self.count = 0
+        return found

@@ -49,8 +49,8 @@ class FoundRecord(NamedTuple):
     timestamp_ms: int
 
 
-class _Replay(NamedTuple):
-    """Hands on what a log has to both."""
+class Replay(NamedTuple):
+    """Hands on what a log has to both, which say what became of its transactions."""
 
     transactions: Transactions
     producers: Producers
@@ -67,34 +67,44 @@ class _Replay(NamedTuple):
         self.producers.forget()
 
 
-class Outcomes:
-    """What became of the transactions of a copy, by the markers below an offset. Raises SourceError.
+def new_replay() -> Replay:
+    """One of a log that nothing comes before."""
+    return Replay(Transactions(anchored=True, decided=True), Producers(sequences=False))
 
-    `open`: the first offset of each open transaction, by producer. `two_epochs`: the offsets of batches that show that
-    a marker is missing: a transaction goes on there with another producer epoch, or its control batch has no marker.
+
+def read_outcomes(
+    survey: LogSurvey, slices: Sequence[LogSlice], max_batch_bytes: int, *, compacted: bool = False
+) -> "Outcomes":
+    """What became of the transactions of a copy, by the markers in slices of it. Raises SourceError.
 
     `compacted`: a log cleaner goes over this log, or over that of a broker from which it may have been fetched, so that
     offsets that are missing hold no marker.
     """
+    partition, replay = survey.partition, new_replay()
+    log = SlicedPartition(partition.path, partition.topic_partition, tuple(slices), copy=partition)
+    if compacted:
+        log = log._replace(headers=read_headers(slices)._replace(is_continuous=True))
+    for _ in replay_log(log, replay, max_batch_bytes):
+        pass
+    return Outcomes(replay)
 
-    def __init__(
-        self, survey: LogSurvey, slices: Sequence[LogSlice], max_batch_bytes: int, *, compacted: bool = False
-    ) -> None:
-        self._transactions = Transactions(anchored=True, decided=True)
-        self._producers = Producers(sequences=False)
-        self.open: dict[int, int] = {}
-        self.two_epochs = frozenset[int]()
-        partition = survey.partition
-        log = SlicedPartition(partition.path, partition.topic_partition, tuple(slices), copy=partition)
-        if compacted:
-            log = log._replace(headers=read_headers(slices)._replace(is_continuous=True))
-        for _ in replay_log(log, _Replay(self._transactions, self._producers), max_batch_bytes):
-            pass
+
+class Outcomes:
+    """What became of the transactions of a copy, by all that was replayed.
+
+    `open`: the first offset of each open transaction, by producer. `two_epochs`: the offsets of batches that show that
+    a marker is missing: a transaction goes on there with another producer epoch, or its control batch has no marker.
+    """
+
+    def __init__(self, replay: Replay) -> None:
+        self._transactions = replay.transactions
         self._transactions.seal()
-        problems, _, _ = self._producers.take()
+        problems, _, _ = replay.producers.take()
         self.two_epochs = frozenset(each.offset for each in problems if each.problem in _LOST_MARKERS)
-        for producer_id, _, _, _, first, *_ in self._transactions.open():
-            self.open[producer_id] = first if first is not None else 0
+        self.open = {
+            producer_id: first if first is not None else 0
+            for producer_id, _, _, _, first, *_ in self._transactions.open()
+        }
 
     def begin(self, number: int) -> None:
         """The next batches are of the slice of this number."""
@@ -108,21 +118,16 @@ class Outcomes:
 
     def of_all(self, chunk: BatchChunk) -> bytes | None:
         """What became of each batch, a byte for each; None where none is data of a transaction."""
-        cells = chunk.walk.scanner.rows[: chunk.batches * _WIDTH]
-        magics, attributes = cells[_MAGIC::_WIDTH].tolist(), cells[_ATTRIBUTES::_WIDTH].tolist()
-        data = [
-            index
-            for index, (magic, each) in enumerate(zip(magics, attributes, strict=True))
-            if magic >= 2 and each & (TRANSACTIONAL | CONTROL) == TRANSACTIONAL
-        ]
-        if not data:
-            return None
-        found = bytearray([COMMITTED]) * chunk.batches
-        firsts, positions = cells[_FIRST::_WIDTH].tolist(), cells[_POSITION::_WIDTH].tolist()
-        producers = cells[_PRODUCER::_WIDTH].tolist()
-        for index in data:
-            found[index] = self.of(producers[index], positions[index], firsts[index])
-        return bytes(found)
+        rows = chunk.walk.scanner.rows
+        found = self._transactions.of_rows(rows, chunk.batches)
+        if found is None or UNDECIDED not in found or not self.open:
+            return found
+        known = bytearray(found)
+        for index, each in enumerate(found):
+            if each == UNDECIDED:
+                at = index * _WIDTH
+                known[index] = self.of(rows[at + _PRODUCER], rows[at + _POSITION], rows[at + _FIRST])
+        return bytes(known)
 
 
 class _Block(NamedTuple):

@@ -22,7 +22,14 @@ from kdump.format.index import AbortedTransaction
 from kdump.kernel.record_hashes import CONTROL, HASH_COLUMNS, NO_KEY, OUTCOME, KeyStates, RecordHasher
 from kdump.kernel.transactions import ABORTED, COMMITTED, UNDECIDED
 from kdump.log.ranges import OffsetRange, united
-from kdump.replicas.batch_cursor import NO_HASH_KEY, BatchCursor, FoundRecord, Outcomes, UnreadableRecordsError
+from kdump.replicas.batch_cursor import (
+    NO_HASH_KEY,
+    BatchCursor,
+    FoundRecord,
+    Outcomes,
+    UnreadableRecordsError,
+    read_outcomes,
+)
 from kdump.replicas.log_survey import LogSurvey
 
 if TYPE_CHECKING:
@@ -545,7 +552,7 @@ class _PairInStep(CopyPair):
 
     def _decide(self, survey: LogSurvey) -> Outcomes:
         slices = survey.slices(survey.start_offset, self._end, self._limit)
-        return Outcomes(survey, slices, self._limit, compacted=self._compacted)
+        return read_outcomes(survey, slices, self._limit, compacted=self._compacted)
 
     def _cursor(self, side: int, start: int, stop: int) -> BatchCursor:
         survey, outcomes = self._both[side], self._outcomes[side]

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from kdump.broker.history import EpochRun
 from kdump.errors import SourceError
 from kdump.format.index import TRANSACTION_ENTRY, AbortedTransaction, aborted_transactions
 from kdump.format.naming import Kind
+from kdump.kernel.producers import Runs
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.kernel.sketches import facts_of
@@ -19,7 +20,7 @@ from kdump.storage.copies import topic_id_of
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Partition
 from kdump.storage.source import reader_of
-from kdump.storage.walk import BatchChunk, ForeignBatch
+from kdump.storage.walk import BatchChunk, ForeignBatch, Tail
 
 _WIDTH: Final = len(BATCH_COLUMNS)
 _FIRST, _LAST, _MAGIC = map(BATCH_COLUMNS.index, ("base_offset", "last_offset", "magic"))
@@ -88,15 +89,32 @@ def _base_of(partition: Partition) -> int | None:
     return next((each.log.base_offset for each in partition.segments if each.log.base_offset is not None), None)
 
 
+class ProducerFold(Protocol):
+    """Takes the events of a log, file by file, as a survey reads it; they have the numbers that LogSurvey.slices gives.
+
+    `lose`: a marker may be missing where bytes are damaged; `skip`: where offsets are missing.
+    """
+
+    def begin(self, number: int) -> None: ...
+    def add(self, events: bytes) -> None: ...
+    def lose(self) -> None: ...
+    def skip(self) -> None: ...
+
+
 def survey_log(
-    partition: Partition, max_batch_bytes: int, watch: Callable[[BatchChunk, int], None] | None = None
+    partition: Partition,
+    max_batch_bytes: int,
+    watch: Callable[[BatchChunk, int], None] | None = None,
+    fold: ProducerFold | None = None,
 ) -> LogSurvey:
     """Read a copy once. What cannot be read is its `problem`.
 
-    `watch` gets the valid batches as they come, and below which offset a log cleaner has been so far.
+    `watch` gets the valid batches as they come, and below which offset a log cleaner has been so far. `fold` gets what
+    producers wrote to the files with offsets from the log start on, each time behind the batches.
     """
     context = checkpoint_context(partition)
-    topic_id, survey = topic_id_of(partition), _Survey(watch)
+    base = _base_of(partition)
+    survey = _Survey(watch, fold, max(base or 0, context.log_start_offset or 0))
     problem = error = None
     logs = [segment.log for segment in partition.segments]
     if any(log.kind is Kind.KAFKA07 for log in logs):
@@ -104,17 +122,17 @@ def survey_log(
     else:
         try:
             for number, log in enumerate(logs):
-                survey.read(number, log, max_batch_bytes)
+                after = logs[number + 1].base_offset if number + 1 < len(logs) else None
+                survey.read(number, log, after, max_batch_bytes)
         except SourceError as caught:
             problem, error = UNREADABLE, str(caught)
-    base = _base_of(partition)
     first = base if base is not None else survey.first_offset or 0
     problem = problem or (OUT_OF_ORDER if survey.is_disordered else None)
     reach = max(survey.reach, context.cleaner_offset or 0)
     shown = context.cleaned or survey.reach > 0
     return LogSurvey(
         partition,
-        topic_id,
+        topic_id_of(partition),
         max(first, context.log_start_offset or 0),
         max(survey.end_offset, first),
         context.high_watermark,
@@ -147,8 +165,11 @@ def _aborted_transactions(partition: Partition) -> Iterator[AbortedTransaction]:
 class _Survey:
     """What is known after each file."""
 
-    def __init__(self, watch: Callable[[BatchChunk, int], None] | None) -> None:
-        self._watch = watch
+    def __init__(
+        self, watch: Callable[[BatchChunk, int], None] | None, fold: ProducerFold | None, start_offset: int
+    ) -> None:
+        self._watch, self._fold, self._start_offset = watch, fold, start_offset
+        self._folded, self._has_folded = 0, False
         self.first_offset: int | None = None
         self.end_offset = self.reach = 0
         self.end_position = 0, 0
@@ -157,30 +178,51 @@ class _Survey:
         self.damage = list[OffsetRange]()
         self._is_damaged = False
 
-    def read(self, number: int, log: LogFile, limit: int) -> None:
-        """Read a file. Raises SourceError."""
+    def read(self, number: int, log: LogFile, after: int | None, limit: int) -> None:
+        """Read a file; the next one has base offset `after`. Raises SourceError."""
         if log.base_offset is not None and log.base_offset < self.end_offset:
             self.is_disordered = True
         if not self.end_offset:
             self.end_offset = log.base_offset or 0
+        how, fold = self._how_to_fold(after)
         with log.open() as source:
             walk = walk_of(
-                log.kind, source, base_offset=log.base_offset, everything=True, rows=_ROWS, max_batch_bytes=limit
+                log.kind, source, base_offset=log.base_offset, everything=True, rows=_ROWS, max_batch_bytes=limit, **how
             )
             for item in walk:
                 if isinstance(item, BatchChunk) and not item.damaged:
-                    self._add(item)
+                    self._add(item, fold)
                     last = item.row(item.batches - 1)
                     self.end_position = number, last.position + last.size
                     if self._watch is not None:
                         self._watch(item, self.reach)
                 elif not (isinstance(item, ForeignBatch) or is_preallocated(item, log)):
                     self._is_damaged = True
-            self.transactional = self.transactional or walk.scanner.state().transactional > 0
+                    if fold is not None and not isinstance(item, Tail):
+                        fold.lose()
+            state = walk.scanner.state()
+            self.transactional = self.transactional or state.transactional > 0
+            if fold is not None and state.gaps:
+                fold.skip()
 
-    def _add(self, chunk: BatchChunk) -> None:
+    def _how_to_fold(self, after: int | None) -> tuple[dict[str, Any], ProducerFold | None]:
+        """The arguments of the walk over the next file, and what folds it; not below the log start."""
+        fold = self._fold
+        if fold is None or (after is not None and after <= self._start_offset):
+            return {}, None
+        fold.begin(self._folded)
+        self._folded += 1
+        return {"runs": Runs(), "on_events": fold.add}, fold
+
+    def _add(self, chunk: BatchChunk, fold: ProducerFold | None) -> None:
         rows = chunk.walk.scanner.rows
         first, stop, ordered, reach, runs = facts_of(rows, chunk.batches, self.end_offset)
+        if fold is not None:
+            if self._is_damaged:
+                fold.lose()
+            if self._has_folded and first > self.end_offset:
+                fold.skip()
+            self._has_folded = True
         if self.first_offset is None:
             self.first_offset = first
         if self._is_damaged:

@@ -84,6 +84,21 @@ def test_many_texts_have_the_hashes_of_each(implementation: str, count: int) -> 
     assert [struct.pack("<2q", *row[1:3]) for row in rows(hasher)] == [siphash(text[:size], KEY) for size in sizes]
 
 
+@pytest.mark.parametrize("implementation", SIPHASH_IMPLS)
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 500])
+def test_records_of_many_batches_have_the_hashes_of_each(implementation: str, count: int) -> None:
+    batches = [
+        build.batch([build.record(b"k", b"v")], base_offset=3 * at, producer_id=at, producer_epoch=at, base_sequence=at)
+        for at in range(count)
+    ]
+    hasher = RecordHasher(KEY, 0, HIGHEST, implementation=implementation)
+    hasher.hash_batches(b"".join(batches), 0, COMMITTED)
+    assert rows(hasher) == [row for batch in batches for row in hashed(batch)]
+    single = RecordHasher(KEY, 0, HIGHEST, implementation="single")
+    single.hash_batches(b"".join(batches), 0, COMMITTED)
+    assert rows(hasher) == rows(single)
+
+
 def test_no_other_implementation() -> None:
     with pytest.raises(ValueError, match="single"):
         RecordHasher(KEY, 0, 1, implementation="abacus")

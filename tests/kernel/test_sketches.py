@@ -6,6 +6,8 @@ import random
 import struct
 from array import array
 
+import pytest
+
 from kdump.kernel.record_hashes import HASH_COLUMNS
 from kdump.kernel.sketches import KEY_PARTS, KeyParts, LastRecords, RecordSketch, added
 from support.laws import SEED, examples
@@ -70,6 +72,28 @@ def test_tables_of_parts_are_those_of_the_whole() -> None:
         tables.append(sketch.cells(400)[1])
     assert added(tables[1], tables[2]) == tables[0]
     assert len(tables[0]) == TABLE_BYTES
+
+
+def test_records_whose_transaction_is_not_committed_are_corrected() -> None:
+    choose = random.Random(3)
+    records = [(offset, choose.getrandbits(63), choose.choice([0, 1, 2, 4])) for offset in range(0, 4000, 3)]
+    outcomes = [choose.randrange(4) for _ in records]
+    sketches = []
+    for known in (outcomes, [0] * len(records)):
+        sketch = RecordSketch(0, b"", blocks=4, bits=BITS)
+        data = [
+            ROW.pack(at, 0, 0, each, 7, kind | was << 4, 0)
+            for (at, each, kind), was in zip(records, known, strict=True)
+        ]
+        sketch.add(b"".join(data), len(data), b"", 0)
+        sketches.append((sketch, b"".join(data)))
+    (whole, data), (corrected, _) = sketches
+    corrected.correct(data, len(records))
+    assert (corrected.cells(4000), corrected.cuts(4000)) == (whole.cells(4000), whole.cuts(4000))
+    assert (corrected.keyed, corrected.undecided) == (whole.keyed, whole.undecided)
+    for offset in (-1, 9000):
+        with pytest.raises(ValueError, match="offset"):
+            corrected.correct(ROW.pack(offset, 0, 0, 1, 1, 16, 0), 1)
 
 
 def test_parts_have_the_last_records_of_all_keys() -> None:

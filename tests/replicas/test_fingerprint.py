@@ -21,6 +21,7 @@ from kdump.kernel.record_hashes import HASH_COLUMNS
 from kdump.kernel.sketches import RecordSketch, decode
 from kdump.replicas.compare import CompareOptions, PartitionComparison, compare_logs
 from kdump.replicas.comparison import ReplicaComparison, Verdict
+from kdump.replicas.fingerprint import copy_sketch
 from kdump.replicas.fingerprint.copy_sketch import FingerprintOptions
 from kdump.replicas.fingerprint.fingerprint_file import (
     CopyFingerprint,
@@ -31,6 +32,7 @@ from kdump.replicas.fingerprint.fingerprint_file import (
 )
 from kdump.replicas.fingerprint.fingerprint_format import parse_section, section_of
 from kdump.replicas.fingerprint.sketch_pair import SketchedCopy, compare_sketches
+from kdump.storage.source import FileSource
 from replicas.test_compare import (
     AGREE,
     CLEANED,
@@ -270,6 +272,97 @@ def test_messages_of_magic_0_and_1(tmp_path: Path) -> None:
     assert (found.verdict, found.differs.records.first) == (DIVERGED, 3)
     epochs = load_copy(known(tmp_path / "1.f")[0]).epochs
     assert [(run.epoch, run.first, run.last) for run in epochs] == [(-1, 0, 3), (2, 4, 4)]
+
+
+def batches_of(data: bytes) -> list[bytes]:
+    found, position = list[bytes](), 0
+    while position < len(data):
+        size = build.total_size(data, position)
+        found.append(data[position : position + size])
+        position += size
+    return found
+
+
+def log_of_transactions(choose: random.Random) -> list[bytes]:
+    """Batches of several records, some compressed, whose transactions commit, abort, stay open, or are odd."""
+    if choose.random() < 0.3:
+        segments = [each.data for each in build.partition(choose, batches=choose.choice([10, 40, 150]))]
+        return [each for data in segments for each in batches_of(data)]
+    log, offset = list[bytes](), choose.choice([0, 0, 1000])
+    how_many = choose.choice([5, 40, 200])
+    while len(log) < how_many:
+        pid = choose.choice([-1, 6, 7, 8, 9])
+        if pid >= 0 and choose.random() < 0.3:
+            ended = choose.choice(["COMMIT", "COMMIT", "ABORT"])
+            log.append(marker(offset, ended, pid))
+            offset += 1
+            continue
+        count = choose.choice([1, 1, 3, 20, 20, 3000 if choose.random() < 0.1 else 5])
+        records = [
+            build.record(choose.choice([None, b"k%d" % choose.randrange(9)]), choose.choice([None, b"v%d" % at]))
+            for at in range(count)
+        ]
+        producer = {"producer_id": pid, "producer_epoch": 0, "base_sequence": 0}
+        how = {"transactional": pid < 9, **producer} if pid >= 0 else {}
+        codec = choose.choice(["none", "none", "none", "gzip", "zstd"])
+        log.append(build.batch(records, base_offset=offset, codec=codec, **how))
+        offset += count
+    return log
+
+
+@pytest.mark.laws
+def test_transactions_that_were_taken_for_committed_give_what_a_second_read_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = Counter[str]()
+    read_outcomes = copy_sketch.read_outcomes
+    for trial in range(examples(60)):
+        choose = random.Random(100_000 * SEED + trial)
+        log = log_of_transactions(choose)
+        if choose.random() < 0.2:
+            del log[choose.randrange(len(log))]
+        broker = directory(tmp_path / str(trial), log, choose.randrange(1, 50))
+        if choose.random() < 0.2:
+            cut_anywhere(broker, choose)
+        if choose.random() < 0.2:
+            start = choose.randrange(int.from_bytes(log[-1][:8]) + 1)
+            (broker / "log-start-offset-checkpoint").write_bytes(build.checkpoint(f"t 0 {start}"))
+        found = list[bytes]()
+        for most in (1 << 20, choose.choice([2, 10]), 0):
+            with monkeypatch.context() as patched:
+                patched.setattr(copy_sketch, "_MOST_UNCOMMITTED", most or 1)
+                patched.setattr(
+                    copy_sketch,
+                    "read_outcomes",
+                    lambda *given, most=most, **how: (reads.update([str(most)]), read_outcomes(*given, **how))[1],
+                )
+                if not most:
+                    patched.setattr(copy_sketch._Fold, "begin", lambda fold, _: fold.lose())
+                (copy,) = known(taken(broker, tmp_path / "f"))
+                found.append(section_of(load_copy(copy)))
+        assert (found[0] == found[2], found[1] == found[2]) == (True, True), trial
+    assert reads["0"] > 3 * reads[str(1 << 20)]  # where offsets are missing, or bytes are damaged
+
+
+def test_a_log_with_transactions_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the batches of those that are not committed."""
+    log, size = list[bytes](), 0
+    for number in range(400):
+        values = [build.record(b"k", bytes([number % 256]) * 1000) for _ in range(9)]
+        producer = {"producer_id": number % 4, "producer_epoch": 0, "base_sequence": 0}
+        log.append(build.batch(values, base_offset=10 * number, transactional=True, **producer))
+        log.append(marker(10 * number + 9, "COMMIT" if number % 40 else "ABORT", number % 4))
+        size += len(log[-2]) + len(log[-1])
+    broker, read = directory(tmp_path / "1", log, 100), list[int]()
+    read_into = FileSource.readinto
+
+    def counted(source: FileSource, position: int, buffer: memoryview) -> int:
+        read.append(read_into(source, position, buffer))
+        return read[-1]
+
+    monkeypatch.setattr(FileSource, "readinto", counted)
+    taken(broker, tmp_path / "f")
+    assert size < sum(read) < 1.3 * size
 
 
 def test_it_says_where_records_that_are_replaced_were_not_compared(tmp_path: Path) -> None:

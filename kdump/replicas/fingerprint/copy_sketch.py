@@ -1,22 +1,27 @@
 """What a fingerprint says of a copy: made from its log, in one pass over it.
 
-A log with transactions is read three times: what became of each is known only from its marker. Of a log that a cleaner
+What became of a transaction is known only from its marker. Its records are taken for committed, and those that are not
+are read again at the end: their batches are few. A log that a cleaner goes over is read twice then, as a record that is
+not committed replaces none; so is one with damage, of which nobody knows what markers it holds. Of a log that a cleaner
 goes over, the hashes of records go to a temporary file where the keys are too many for the memory: key_table.
 """
 
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format.batch import Batch
+from kdump.kernel.crc import crc32c
 from kdump.kernel.record_hashes import RecordHasher
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.kernel.sketches import LastRecords, RecordSketch
-from kdump.kernel.transactions import COMMITTED
+from kdump.kernel.transactions import COMMITTED, UncommittedBatches
 from kdump.log.compaction import is_compacted
-from kdump.log.log_slice import walk_of_slice
+from kdump.log.log_slice import LogSlice, walk_of_slice
 from kdump.log.ranges import OffsetRange
 from kdump.replicas.batch_cursor import (
     NO_HASH_KEY,
@@ -25,6 +30,8 @@ from kdump.replicas.batch_cursor import (
     Outcomes,
     UnreadableRecordsError,
     hashes_of,
+    new_replay,
+    read_outcomes,
     unreadable,
 )
 from kdump.replicas.fingerprint.fingerprint_format import (
@@ -41,6 +48,7 @@ from kdump.replicas.log_survey import LogSurvey, start_of, survey_log
 from kdump.storage.discovery import discover
 from kdump.storage.live import LIVE_READS
 from kdump.storage.partition import Partition
+from kdump.storage.source import Source, reader_of
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
 
 _WIDTH: Final = len(BATCH_COLUMNS)
@@ -55,6 +63,10 @@ _MOST_DAMAGE: Final = 200
 _MOST_OPEN: Final = 500
 _MOST_ABORTED: Final = 500
 _MOST_LATER: Final = 4000
+_MOST_UNCOMMITTED: Final = 1 << 20
+"""So many batches can be of transactions that are open, or not committed: 24 MiB."""
+_READ_BYTES: Final = 256 << 10
+_CRC: Final = slice(17, 21)
 
 
 class HashKey(NamedTuple):
@@ -133,20 +145,26 @@ def _surveyed(partition: Partition, options: FingerprintOptions) -> "tuple[LogSu
     start = start_of(partition)
     if start is None:
         return _only_surveyed(partition, options)
-    with_state = is_compacted(partition, shown=False)
+    offsets, borders = OffsetRange(start, _MOST_OFFSET), _borders(partition, start, _MOST_OFFSET)
+    with_state, fold = is_compacted(partition, shown=False), None
     while True:
-        feed = _Feed(OffsetRange(start, _MOST_OFFSET), options, _borders(partition, start, _MOST_OFFSET), with_state)
+        feed = _Feed(offsets, options, borders, with_state, fold=fold)
 
         def watch(chunk: BatchChunk, reach: int, feed: _Feed = feed) -> None:
             if reach and not feed.with_state:
                 raise _CleanedError
             feed.watch(chunk)
+            if feed.is_undecided and feed.fold is None:
+                raise _UndecidedError
 
         try:
-            return survey_log(partition, options.max_batch_bytes, watch), feed
+            return survey_log(partition, options.max_batch_bytes, watch, fold), feed
         except _CleanedError:
             feed.close()
-            with_state = True
+            with_state, fold = True, None if fold is None else _Fold(compacted=True)
+        except _UndecidedError:
+            feed.close()
+            fold = _Fold(compacted=with_state)
 
 
 def _unread(survey: LogSurvey, problem: str) -> CopySketch:
@@ -169,20 +187,58 @@ class _UndecidedError(Exception):
     """A transaction decides about a batch, and what became of it is not known yet."""
 
 
+_UncommittedBatch = tuple[int, int, int, int]
+"""The number of its file, position, size and producer id."""
+
+
+class _Fold:
+    """What became of the transactions of a log, from what a survey of it reads.
+
+    `is_whole`: no marker can be missing. `batches` are those that are not known to be committed.
+    """
+
+    def __init__(self, *, compacted: bool) -> None:
+        self._replay, self._compacted = new_replay(), compacted
+        self.batches, self.is_whole = UncommittedBatches(_MOST_UNCOMMITTED), True
+
+    def begin(self, number: int) -> None:
+        self._replay.begin(number)
+        self.batches.begin(number)
+
+    def add(self, events: bytes) -> None:
+        if self.is_whole:
+            self._replay.add(events)
+            self.batches.add(events)
+
+    def lose(self) -> None:
+        self.is_whole = False
+
+    def skip(self) -> None:
+        self.is_whole = self.is_whole and self._compacted
+
+    def outcomes(self) -> Outcomes:
+        """What became of them, of a whole log."""
+        return Outcomes(self._replay)
+
+
 class _Feed:
-    """Hashes the records of batches as they come, and keeps what a fingerprint has of them."""
+    """Hashes the records of batches as they come, and keeps what a fingerprint has of them.
+
+    Without `outcomes` and with a `fold`, it takes all for committed.
+    """
 
     def __init__(
         self, offsets: OffsetRange, options: FingerprintOptions, borders: Iterable[int], with_state: bool,
-        outcomes: Outcomes | None = None,
+        outcomes: Outcomes | None = None, fold: _Fold | None = None,
     ) -> None:  # fmt: skip
         self.start, self.with_state, self.is_unreadable, self.is_whole = offsets.start, with_state, False, True
+        self.is_undecided = False
         self._what = HashedOffsets(*offsets, options.max_batch_bytes, options.hash_key.key)
         self._hasher = RecordHasher(self._what.key, *offsets, keys=with_state, capacity=_ROWS)
         blocks, near = (1, ()) if with_state else (_BLOCKS, borders)
         self.records = RecordSketch(offsets.start, array("q", sorted(set(near))), blocks=blocks, bits=_RECORD_BITS)
         self.keys = KeyTable(options.most_keys) if with_state else None
-        self._outcomes = outcomes
+        self._outcomes, self.fold = outcomes, fold
 
     def close(self) -> None:
         """Close the file of the hashes."""
@@ -197,15 +253,14 @@ class _Feed:
             except UnreadableRecordsError:
                 self.is_unreadable, self.is_whole = True, False
             except _UndecidedError:
-                self.is_whole = False
+                self.is_whole, self.is_undecided = False, True
 
     def take(self, chunk: BatchChunk) -> None:
         """Take batches. Raises UnreadableRecordsError, and _UndecidedError."""
         rows, newest = chunk.walk.scanner.rows, (chunk.batches - 1) * _WIDTH
         first, hasher = rows[_POSITION], self._hasher
         data = chunk.walk.bytes_at(first, rows[newest + _POSITION] + rows[newest + _SIZE] - first)
-        outcomes = None if self._outcomes is None else self._outcomes.of_all(chunk)
-        at = index = 0
+        outcomes, at, index = self._outcomes_of(chunk), 0, 0
         while index < chunk.batches:
             done, status = hasher.hash_batches(data, at, COMMITTED, outcomes, index)
             if status:
@@ -218,16 +273,64 @@ class _Feed:
                 self._add()
                 at, index = done, index + hasher.batches
 
+    @property
+    def _is_assuming(self) -> bool:
+        return self._outcomes is None and self.fold is not None and not self.with_state
+
+    def _outcomes_of(self, chunk: BatchChunk) -> bytes | None:
+        """What became of each batch of a chunk, as far as that is known."""
+        if self._outcomes is not None:
+            return self._outcomes.of_all(chunk)
+        if self.fold is None or not self._is_assuming:
+            return None
+        is_folded = chunk.row(chunk.batches - 1).last_offset >= self.start
+        if is_folded and not self.fold.batches.note(chunk.walk.scanner.rows, chunk.batches):
+            raise _UndecidedError
+        return bytes([COMMITTED]) * chunk.batches
+
     def _take_one(self, chunk: BatchChunk, batch: Batch) -> None:
         """Take a batch that is compressed, large, of magic 0 or 1, or data of a transaction."""
         outcome = COMMITTED
-        if not batch.is_legacy and batch.transactional and not batch.control:
+        if not batch.is_legacy and batch.transactional and not batch.control and not self._is_assuming:
             if self._outcomes is None:
                 raise _UndecidedError
             outcome = self._outcomes.of(batch.producer_id, batch.position, batch.base_offset)
         for _ in hashes_of(chunk, batch, outcome, self._hasher, self._what):
             self._add()
         self.records.end(batch.last_offset + 1)
+
+    def correct(self, each: LogSlice, source: Source, outcomes: Outcomes, batches: Iterable[_UncommittedBatch]) -> None:
+        """Note what became of batches of a file that were taken for committed. Raises SourceError."""
+        read, waiting, waiting_bytes = reader_of(source), list[tuple[int, bytes, int]](), 0
+        for _, position, size, producer_id in batches:
+            data = read(position, size)
+            if len(data) < size or crc32c(memoryview(data)[_CRC.stop :]) != int.from_bytes(data[_CRC]):
+                raise SourceError(f"{source.name}: changed while it was read")
+            offset = int.from_bytes(data[:8], signed=True)
+            waiting.append((position, data, outcomes.of(producer_id, position, offset)))
+            waiting_bytes += size
+            if waiting_bytes >= _READ_BYTES:
+                self._correct(each, source, waiting)
+                waiting, waiting_bytes = [], 0
+        self._correct(each, source, waiting)
+
+    def _correct(self, each: LogSlice, source: Source, batches: list[tuple[int, bytes, int]]) -> None:
+        """The same of (position, bytes, outcome) of each."""
+        data, known = b"".join(data for _, data, _ in batches), bytes(outcome for _, _, outcome in batches)
+        at = index = 0
+        while index < len(batches):
+            done, _ = self._hasher.hash_batches(data, at, COMMITTED, known, index)
+            if done > at:
+                at, index = done, index + self._hasher.batches
+                self.records.correct(self._hasher.rows, self._hasher.count)
+                continue
+            position, batch, outcome = batches[index]
+            part = LogSlice(each.log, start=position, stop=position + len(batch))
+            for item in walk_of_slice(part, source, everything=True, max_batch_bytes=self._what.max_batch_bytes):
+                if isinstance(item, BatchChunk) and not item.damaged:
+                    for _ in hashes_of(item, item.row(0), outcome, self._hasher, self._what):
+                        self.records.correct(self._hasher.rows, self._hasher.count)
+            at, index = at + len(batch), index + 1
 
     def _add(self) -> None:
         hasher = self._hasher
@@ -248,8 +351,9 @@ class _CopyPass:
         self._has_state = survey.compacted or (as_of is not None and as_of.with_state)
         self._compacted = survey.compacted or (as_of is not None and as_of.compacted)
         self._outcomes: Outcomes | None = None
+        self._fold = None if feed is None or feed.fold is None or not feed.fold.is_whole else feed.fold
         fits = feed is not None and (feed.is_whole, feed.start, feed.with_state) == (True, self._start, self._has_state)
-        self._feed = feed if fits and not survey.transactional else None
+        self._feed = feed if fits and (self._fold is not None or not survey.transactional) else None
 
     def result(self) -> CopySketch:
         """Read the copy, unless that was done. Raises SourceError."""
@@ -258,8 +362,11 @@ class _CopyPass:
         if len(survey.aborted) > _MOST_ABORTED:
             return copy._replace(problem=LIMIT)
         if survey.transactional:
-            slices = survey.slices(survey.start_offset, self._stop, limit)
-            self._outcomes = Outcomes(survey, slices, limit, compacted=self._compacted)
+            if self._fold is not None:
+                self._outcomes = self._fold.outcomes()
+            else:
+                slices = survey.slices(survey.start_offset, self._stop, limit)
+                self._outcomes = read_outcomes(survey, slices, limit, compacted=self._compacted)
             opened = sorted(self._outcomes.open.items())
             twice = tuple(sorted(self._outcomes.two_epochs))
             if len(opened) > _MOST_OPEN:
@@ -268,6 +375,7 @@ class _CopyPass:
         if self._start == self._stop:
             return copy._replace(state=Sketch() if self._has_state else None)
         if self._feed is not None:
+            self._correct(self._feed)
             return self._with_sums(copy, self._feed)
         feed = _Feed(
             OffsetRange(self._start, self._stop),
@@ -280,6 +388,16 @@ class _CopyPass:
             for chunk in self._chunks(self._start, self._stop):
                 feed.take(chunk)
             return self._with_sums(copy, feed)
+
+    def _correct(self, feed: _Feed) -> None:
+        """Note what became of the transactions that are not committed. Raises SourceError."""
+        if self._outcomes is None or self._fold is None:
+            return
+        slices = self._survey.slices(self._survey.start_offset, self._stop, self._options.max_batch_bytes)
+        for number, batches in groupby(self._fold.batches.take(), key=itemgetter(0)):
+            self._outcomes.begin(number)
+            with slices[number].log.open() as source:
+                feed.correct(slices[number], source, self._outcomes, batches)
 
     def _with_sums(self, copy: CopySketch, feed: _Feed) -> CopySketch:
         records, stop = feed.records, self._stop
