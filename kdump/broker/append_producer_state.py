@@ -10,7 +10,7 @@ Kafka 4.3.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.transactions import CompletedTxn, TransactionMarker
 from kdump.format import producer_snapshot
@@ -19,6 +19,7 @@ from kdump.format.index import AbortedTransaction
 from kdump.format.java import hash_map_order_of_longs
 from kdump.format.producer_snapshot import ENTRY, ProducerEntry
 from kdump.kernel.producers import hash_ordered
+from kdump.named_tuple import NamedTuple
 
 _BATCHES: Final = 5
 """So many batches of a producer are kept, to detect a duplicate (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""

@@ -8,7 +8,7 @@ AbstractLegacyRecordBatch, ControlRecordType and EndTransactionMarker of Kafka 4
 """
 
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.transactions import TransactionMarker
@@ -34,6 +34,7 @@ from kdump.kernel.crc import crc32, crc32c
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.valid_batches import row
+from kdump.named_tuple import NamedTuple
 from kdump.storage.records import DecodedBatch, open_batch
 from kdump.storage.source import Source
 from kdump.storage.walk import MAX_BATCH_BYTES

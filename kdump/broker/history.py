@@ -10,11 +10,12 @@ checkpoint: where they contradict each other, most batches decide.
 import itertools
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence, Set
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.leader_epoch_file_cache import LeaderEpochFileCache
 from kdump.format.checkpoint import EpochEntry
 from kdump.log.log_batches import LogBatches
+from kdump.named_tuple import NamedTuple
 
 UNDEFINED: Final = -1
 """No leader epoch, or no offset (OffsetsForLeaderEpochResponse.UNDEFINED_EPOCH)."""

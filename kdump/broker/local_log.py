@@ -3,8 +3,6 @@
 Source: LocalLog.splitOverflowedSegment of Kafka 4.3.
 """
 
-from typing import NamedTuple
-
 from kdump.broker.file_records import CorruptRecord, FileRecords, UncaughtReadError, fits
 from kdump.broker.index_interval import append_entry_is_due
 from kdump.broker.log_segment import InvalidOffset, LogSegment, LogSegments, TimeIndex
@@ -13,6 +11,7 @@ from kdump.broker.producer_state_manager import ProducerSnapshots, State
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.result import NEW, FileRange
 from kdump.format.naming import INDEX_SUFFIXES, MAPPED_INDEX_SUFFIXES, segment_file_name
+from kdump.named_tuple import NamedTuple
 
 
 class SplitPart(NamedTuple):

@@ -10,12 +10,13 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.meta_properties import MetaProperties, parse_meta_properties
 from kdump.format.text_files import MAX_PROPERTIES_BYTES, CheckpointError
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import entries_of, exists, open_source, parent_of
 from kdump.storage.source import read_whole
 

@@ -8,9 +8,10 @@ Sources: OffsetMetadataManager, OffsetAndMetadata and OffsetExpirationConditionI
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.naming import TopicPartition
+from kdump.named_tuple import NamedTuple
 
 NO_PRODUCER_ID: Final = -1
 NO_TIMESTAMP: Final = -1

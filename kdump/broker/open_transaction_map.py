@@ -5,7 +5,6 @@ only when a later segment depends on it.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from kdump.broker.file_records import FileChannelRecordBatch, FileRecords
 from kdump.broker.log_segment import LogSegment
@@ -16,6 +15,7 @@ from kdump.broker.valid_segment import ValidSegment
 from kdump.format import producer_snapshot
 from kdump.format.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from kdump.format.producer_snapshot import SnapshotError
+from kdump.named_tuple import NamedTuple
 
 
 class SkippedSegments(NamedTuple):

@@ -11,7 +11,6 @@ So all refusals are known at once, and also what the start does to the rest.
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import NamedTuple
 
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES
 from kdump.broker.leader_epoch_file_cache import LeaderEpochFileCache
@@ -24,6 +23,7 @@ from kdump.broker.result import DirectoryState, LoadResult, Refusal, ResultSegme
 from kdump.broker.valid_segment import ValidSegment
 from kdump.errors import SourceError, reason
 from kdump.format.naming import segment_file_name
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import entries_of, open_source
 from kdump.storage.source import Source
 

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES
 from kdump.broker.leader_epoch_file_cache import LeaderEpochFileCache
@@ -33,6 +33,7 @@ from kdump.kernel.crc import crc32c
 from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import unexpired
 from kdump.kernel.scan import BATCH_COLUMNS, SCAN_DAMAGED, SCAN_FULL, SCAN_NEED, SUSPECTS, Scanner
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import open_source
 from kdump.storage.pieces import PiecesSource, open_pieces
 from kdump.storage.source import Source, reader_of

@@ -1,10 +1,10 @@
 """The request for a rebuild: the companions that are wanted of a log, and the log as it will be."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES, PRODUCER_ID_EXPIRATION_MS, SEGMENT_INDEX_BYTES
 from kdump.broker.valid_segment import IndexChecksums
+from kdump.named_tuple import NamedTuple
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import Stamp
 

@@ -1,10 +1,11 @@
 """The input and the result of a broker's start with one topic-partition directory, as values."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES
 from kdump.broker.valid_segment import ValidSegment
+from kdump.named_tuple import NamedTuple
 from kdump.storage.source import Source
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ Sources: ShareCoordinatorShard, ShareGroupOffset and PersisterStateBatchCombiner
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from kdump.format.internal_topics.decoded import DecodedRecord
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields

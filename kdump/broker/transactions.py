@@ -3,7 +3,7 @@
 Sources: EndTransactionMarker and CompletedTxn of Kafka 4.3.
 """
 
-from typing import NamedTuple
+from kdump.named_tuple import NamedTuple
 
 
 class TransactionMarker(NamedTuple):

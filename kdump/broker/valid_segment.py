@@ -1,7 +1,8 @@
 """What a scan knows of a segment that a broker's start need not read again. verify makes it, a prediction takes it."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+from kdump.named_tuple import NamedTuple
 
 
 class IndexChecksums(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -12,6 +12,7 @@ from kdump.cli import complain, exit_status
 from kdump.cli.progress import READING, Progress
 from kdump.engine.protocol import Serial
 from kdump.errors import KdumpError, NotALog, SourceError
+from kdump.named_tuple import NamedTuple
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.verify.verify import size_of
 

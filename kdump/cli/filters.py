@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, tzinfo
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,6 +14,7 @@ from kdump.cli import complain, options
 from kdump.cli.param_type import ParamType
 from kdump.errors import KdumpError
 from kdump.log.severity import Severity
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.dump.filters import BytesPattern, HeaderPattern, ProducerPattern, RecordPredicates

@@ -11,9 +11,10 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 from kdump.cli import options, streams
+from kdump.named_tuple import NamedTuple
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.verify.partition import logs_of
 from kdump.verify.summary import LogPosition

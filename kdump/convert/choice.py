@@ -5,13 +5,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.errors import SourceError
 from kdump.format.java import MAX_INT
 from kdump.format.naming import TopicPartition
 from kdump.log.log_slice import EVERYTHING, Bounds
 from kdump.log.swap_segments import with_swap_segments
+from kdump.named_tuple import NamedTuple
 from kdump.storage.copies import by_directory, is_one_file, is_snapshot, no_topic_partition, topic_id_of
 from kdump.storage.discovery import Found
 from kdump.storage.file_store import absolute, parent_of

@@ -1,7 +1,6 @@
 """Keys and values of records as text or JSON text instead of bytes, for every output that has columns."""
 
 from enum import StrEnum
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,6 +9,7 @@ from kdump.convert.tables import VALUE_JSON
 from kdump.convert.value_texts import ValueTexts
 from kdump.format.java import java_text
 from kdump.kernel.text import mark_rows
+from kdump.named_tuple import NamedTuple
 
 
 class FieldFormat(StrEnum):

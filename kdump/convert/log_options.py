@@ -1,10 +1,9 @@
 """How a new log is written."""
 
-from typing import NamedTuple
-
 from kdump.format import codec as codecs
 from kdump.format.java import MAX_INT
 from kdump.log.log_slice import EVERYTHING, Bounds
+from kdump.named_tuple import NamedTuple
 from kdump.storage.read_policy import ReadPolicy
 from kdump.storage.walk import MAX_BATCH_BYTES
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from kdump.broker.cleaner.cleanup import cleanup_of
 from kdump.convert.preparation import PreparedPartition
@@ -11,6 +10,7 @@ from kdump.convert.results import DamagedLog
 from kdump.log.compaction import is_compacted
 from kdump.log.log_slice import LOWEST
 from kdump.log.ranges import UNKNOWN_END, OffsetRange, united, without
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.merge import MissingRecords
 from kdump.storage.walk import MAX_BATCH_BYTES
 from kdump.verify.checks import segments

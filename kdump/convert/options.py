@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.convert.choice import Choice
 from kdump.convert.field_formats import FieldFormat
@@ -12,6 +12,7 @@ from kdump.convert.tables import DEFAULT_COLUMNS, RECORDS, VALUE_JSON
 from kdump.format.naming import TopicPartition
 from kdump.log.isolation import Isolation
 from kdump.log.log_slice import EVERYTHING
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.merge import ReplicaUse
 from kdump.storage.read_policy import ReadPolicy
 from kdump.storage.walk import MAX_BATCH_BYTES

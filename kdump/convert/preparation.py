@@ -1,7 +1,7 @@
 """From what was found to logs that can be read in order: chosen, merged from copies, up to the last stable offset."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.convert.choice import Choice, ChosenCopies, Included, choose
 from kdump.convert.records.ordered_log import ordered_log
@@ -13,6 +13,7 @@ from kdump.log.isolation import read_transactions
 from kdump.log.log_slice import SlicedPartition
 from kdump.log.swap_segments import SWAP_SUFFIX
 from kdump.log.transactions import last_stable_offset
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.batch_order import LeftOutBatch, unordered_findings
 from kdump.replicas.findings import replica_findings
 from kdump.replicas.merge import MergedPartition, MergeOptions, ReplicaUse, merge_replicas

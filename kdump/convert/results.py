@@ -7,10 +7,11 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kdump.errors import KdumpError, SourceError
 from kdump.format.naming import TopicPartition
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.merge import MissingRecords
 from kdump.stat.disk import file_system_of
 from kdump.verify.catalogue import CATALOGUE

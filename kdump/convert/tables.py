@@ -2,7 +2,7 @@
 
 import mmap
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 
@@ -10,6 +10,7 @@ from kdump.convert.constant_arrays import repeat_int32, string_array
 from kdump.format.batch import CODECS, TIMESTAMP_TYPES
 from kdump.format.naming import TopicPartition, as_utf8
 from kdump.kernel.columns import SPARE_BYTES, Columns
+from kdump.named_tuple import NamedTuple
 
 _HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 _CODEC: Final = pa.dictionary(pa.int8(), pa.string())

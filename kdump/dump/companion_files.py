@@ -19,7 +19,7 @@ Of a companion that Kafka's reader refuses, everything is shown that can be read
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from kdump.dump.dump_options import DumpOptions, RecordLimit
 from kdump.dump.events import CompanionDamage, CompanionEntry, DamageNote, Event, FileBegin, FileEnd
@@ -38,6 +38,7 @@ from kdump.format import (
 from kdump.format.checkpoint import CheckpointError
 from kdump.format.naming import Kind
 from kdump.format.producer_snapshot import SnapshotError
+from kdump.named_tuple import NamedTuple
 from kdump.storage.partition import LogFile
 from kdump.storage.source import MAX_COMPANION_BYTES, Source, read_whole, reader_of
 from kdump.storage.walk import Tail, TailContent

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kdump.dump.dump_options import DumpOptions, RecordLimit
 from kdump.dump.events import (
@@ -26,6 +26,7 @@ from kdump.format import naming
 from kdump.format.batch import Batch
 from kdump.kernel.results import NO_VALUE, BatchDiagnosis
 from kdump.kernel.scan import SUSPECTS
+from kdump.named_tuple import NamedTuple
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.records import UNOPENED, open_in_pieces

@@ -1,12 +1,13 @@
 """What a dump shows, and how much of it is left to be shown."""
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kdump.dump.events import SHOWN_BATCH_BYTES, SearchedRecords
 from kdump.format import naming
 from kdump.format.batch import Batch
 from kdump.kernel.results import NO_VALUE
+from kdump.named_tuple import NamedTuple
 from kdump.storage.window import BUFFER_BYTES
 
 if TYPE_CHECKING:

@@ -9,12 +9,13 @@ tool adds (`kdump.dump.kafka_tool`).
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.errors import CodecMissing, KdumpError
 from kdump.format.batch import Batch
 from kdump.format.codec import CodecError
 from kdump.format.naming import TopicPartition
+from kdump.named_tuple import NamedTuple
 from kdump.storage.partition import LogFile
 from kdump.storage.records import OpenedBatch
 from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail

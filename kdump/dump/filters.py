@@ -8,7 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.dump.events import SearchedRecords
 from kdump.format.batch import CONTROL, Batch
@@ -26,6 +26,7 @@ from kdump.kernel.record_filter import (
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
+from kdump.named_tuple import NamedTuple
 from kdump.storage.records import DecodedBatch, chosen_rows
 from kdump.storage.walk import BatchChunk
 

@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.dump import log_end
 from kdump.dump.events import IsolationNote
@@ -24,6 +24,7 @@ from kdump.log.header_pass import read_headers
 from kdump.log.isolation import decide, decide_first
 from kdump.log.log_slice import SlicedPartition, whole_log
 from kdump.log.transactions import OPEN, first_unstable
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import parent_of
 from kdump.storage.listing import list_directory, partition_of_listing
 from kdump.storage.partition import LogFile, Partition, Segment

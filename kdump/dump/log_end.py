@@ -6,11 +6,12 @@ The end of a log is that of the files that are dumped of it. Damaged batches do 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import PurePath
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
 from kdump.kernel.scan import BATCH_COLUMNS
+from kdump.named_tuple import NamedTuple
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.walk import BatchChunk

@@ -1,11 +1,10 @@
 """Consecutive messages that are a part of a file: of a log, or of the result of a fetch."""
 
-from typing import NamedTuple
-
 from kdump.format import kafka07
 from kdump.format.batch import LOG_OVERHEAD
 from kdump.format.naming import Kind
 from kdump.kernel.results import Carry
+from kdump.named_tuple import NamedTuple
 from kdump.storage.source import Source
 from kdump.storage.walk import Tail, TailContent
 

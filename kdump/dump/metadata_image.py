@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kdump.broker.metadata_image.image_entries import EntryChange, ImageEntry, differences, entries_of
 from kdump.broker.metadata_image.image_reader import ClusterMetadata, UnusableSnapshot, read_image
@@ -10,6 +10,7 @@ from kdump.broker.metadata_image.metadata_log import MAX_BATCH_BYTES, MetadataDa
 from kdump.dump.dump import damage_note
 from kdump.dump.events import CompanionDamage, DamageNote, DumpFailure, Event, ImageLine
 from kdump.errors import KdumpError
+from kdump.named_tuple import NamedTuple
 from kdump.verify.checks import framing
 from kdump.verify.checks.suspect_batches import explain
 from kdump.verify.findings import Finding, Severity

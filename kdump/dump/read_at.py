@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kdump.dump.dump import DumpOptions, RecordLimit, decoder_for, dump_messages, value_decoder_for
 from kdump.dump.events import CompanionEntry, DamageNote, Event, FileBegin, FileEnd, NothingAtOffset, ReadEntry
@@ -16,6 +16,7 @@ from kdump.format.naming import Kind
 from kdump.log.damage import DamagedRange
 from kdump.log.fetch_data_info import FetchDataInfo
 from kdump.log.records import READ_BYTES as READ_BYTES
+from kdump.named_tuple import NamedTuple
 from kdump.storage import discovery
 from kdump.storage.file_store import store_of
 from kdump.storage.partition import LogFile, Partition

@@ -13,7 +13,7 @@ that is enough for the least ones. Files are closed and opened again where there
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from pathlib import PurePath
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.dump.dump import (
     BoundedLog,
@@ -30,6 +30,7 @@ from kdump.errors import NotALog, SourceError, only
 from kdump.format import naming
 from kdump.format.naming import TopicPartition
 from kdump.kernel.records import RECORD_COLUMNS
+from kdump.named_tuple import NamedTuple
 from kdump.storage.open_files import OpenFiles
 from kdump.storage.partition import LogFile
 from kdump.storage.records import PIECE_RECORDS as PIECE_RECORDS

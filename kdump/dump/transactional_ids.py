@@ -1,7 +1,6 @@
 """Which producers wrote for a transactional id: what the partitions of `__transaction_state` say that lie beside."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from kdump.broker.coordinator_loader import CoordinatorLoader
 from kdump.broker.transaction_state_manager import TransactionStateManager
@@ -10,6 +9,7 @@ from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.internal_topics.decoders import decoder_of
 from kdump.format.naming import TRANSACTION_LOG
+from kdump.named_tuple import NamedTuple
 from kdump.storage.discovery import NamedPath, discover, named_paths
 from kdump.storage.file_store import absolute, parent_of
 from kdump.storage.listing import list_directory

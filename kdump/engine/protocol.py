@@ -4,7 +4,9 @@ And the engine that works in this process.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
+
+from kdump.named_tuple import NamedTuple
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -23,10 +23,11 @@ Record batch (Kafka's DefaultRecordBatch, KIP-98; delete horizon KIP-534); integ
 """
 
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.format import legacy
 from kdump.kernel.results import NO_VALUE
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -18,10 +18,11 @@ The generators yield the entries before a defect and then raise CheckpointError.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.text_files import BLANKS, malformed, parse_number, read_lines, split_fields
 from kdump.format.text_files import CheckpointError as CheckpointError  # what these functions raise
+from kdump.named_tuple import NamedTuple
 
 VERSION: Final = 0
 MAX_CHECKPOINT_BYTES: Final = 64 << 20

@@ -12,7 +12,7 @@ Its presence is what counts. A broker ignores content that it cannot read.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kdump.format.text_files import (
     MAX_PROPERTIES_BYTES,
@@ -23,6 +23,7 @@ from kdump.format.text_files import (
     json_properties,
     too_large,
 )
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.format.json_types import JsonObject

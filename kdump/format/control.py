@@ -38,9 +38,9 @@ had no version in front of their messages.
 import struct
 from collections.abc import Callable
 from enum import IntEnum
-from typing import NamedTuple
 
 from kdump.format.schema_fields import I16, I32, I64, FieldReader
+from kdump.named_tuple import NamedTuple
 
 KEY_SIZE = 4
 MARKER_SIZE = 6

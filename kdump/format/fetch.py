@@ -39,9 +39,10 @@ both.
 
 import struct
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.java import MAX_INT
+from kdump.named_tuple import NamedTuple
 
 _HEADER: Final = struct.Struct(">ih")
 HEADER_SIZE: Final = 6

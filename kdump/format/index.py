@@ -42,9 +42,10 @@ After a crash the zeros are still there, and Kafka reads them as entries. Here t
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.java import MAX_INT
+from kdump.named_tuple import NamedTuple
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")
 TIME_ENTRY: Final = struct.Struct(">qi")

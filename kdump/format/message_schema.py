@@ -13,9 +13,10 @@ tagged field that has its default is left out. kdump.format.schema_fields has th
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kdump.format.schema_fields import I8, I16, I32, I64, U16, U32, FieldReader, MalformedField
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.format.json_types import FieldValue

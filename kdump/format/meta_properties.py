@@ -18,10 +18,11 @@ before any other character a ``\`` is dropped.
 import io
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.java import parse_integer
 from kdump.format.text_files import MAX_PROPERTIES_BYTES, CheckpointError, Property, parse_uuid, quoted, too_large
+from kdump.named_tuple import NamedTuple
 
 HIGHEST_META_PROPERTIES_VERSION: Final = 1
 

@@ -32,9 +32,10 @@ import re
 from collections.abc import Iterable
 from enum import StrEnum
 from os.path import abspath, basename, dirname, splitext
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.java import MAX_INT
+from kdump.named_tuple import NamedTuple
 
 
 class Kind(StrEnum):

@@ -13,7 +13,7 @@ Lines are UTF-8. Of each line a broker reads only what follows the colon and a b
 
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.text_files import (
     MAX_PROPERTIES_BYTES,
@@ -26,6 +26,7 @@ from kdump.format.text_files import (
     read_lines,
     split_line,
 )
+from kdump.named_tuple import NamedTuple
 
 VERSION: Final = 0
 

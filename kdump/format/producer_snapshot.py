@@ -35,11 +35,12 @@ them in a map of Scala, in another order. No reader depends on the order.
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.batch import previous_sequence
 from kdump.format.java import hash_map_order_of_longs
 from kdump.kernel.crc import crc32c
+from kdump.named_tuple import NamedTuple
 
 VERSION: Final = 1
 HEADER_SIZE: Final = 10

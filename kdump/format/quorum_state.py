@@ -17,7 +17,7 @@ The schema is `QuorumStateData.json` (KIP-595, KIP-853). One JSON object in the 
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.format.java import MAX_INT
 from kdump.format.text_files import (
@@ -31,6 +31,7 @@ from kdump.format.text_files import (
     quoted_json,
     read_lines,
 )
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.format.json_types import JsonObject, JsonValue

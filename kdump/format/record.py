@@ -19,7 +19,7 @@ A varint has at most 5 bytes, a varlong 10. Kafka's ByteUtils accepts longer enc
 that do not fit.
 """
 
-from typing import NamedTuple
+from kdump.named_tuple import NamedTuple
 
 
 class Record(NamedTuple):

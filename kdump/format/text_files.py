@@ -3,9 +3,10 @@
 import io
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from kdump.format.java import parse_integer
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.format.json_types import JsonObject, JsonValue

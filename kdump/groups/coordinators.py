@@ -5,7 +5,7 @@ prove comes from another one of the same history. The state is that of this log.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.broker.coordinator_loader import CoordinatorLoader, CoordinatorLoadSummary, CoordinatorShard
 from kdump.broker.group_coordinator_shard import GroupCoordinatorShard
@@ -13,6 +13,7 @@ from kdump.broker.share_coordinator_shard import ShareCoordinatorShard
 from kdump.engine.protocol import Engine
 from kdump.errors import SourceError
 from kdump.format.naming import CONSUMER_OFFSETS, SHARE_GROUP_STATE, Kind, TopicPartition
+from kdump.named_tuple import NamedTuple
 from kdump.storage.copies import by_directory, by_topic_id, topic_id_of
 from kdump.storage.discovery import discover
 from kdump.storage.file_store import is_directory

@@ -5,7 +5,7 @@ The rules of expiry are those of a group coordinator (OffsetMetadataManager.clea
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.coordinator_loader import GroupLogUse
 from kdump.broker.group_coordinator_shard import GroupCoordinatorShard
@@ -14,6 +14,7 @@ from kdump.broker.offset_metadata_manager import OffsetAndMetadata, PendingOffse
 from kdump.broker.share_coordinator_shard import UNINITIALIZED, ShareCoordinatorShard, ShareGroupOffset
 from kdump.format.naming import TopicPartition
 from kdump.groups.coordinators import CoordinatorStatistics
+from kdump.named_tuple import NamedTuple
 
 OFFSETS_RETENTION_MS: Final = 604_800_000
 """The default of offsets.retention.minutes."""

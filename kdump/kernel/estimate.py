@@ -1,7 +1,9 @@
 """Numbers that are exact or estimated from a sample of the keys."""
 
 from math import ceil, sqrt
-from typing import Final, NamedTuple
+from typing import Final
+
+from kdump.named_tuple import NamedTuple
 
 HASHES: Final = 1 << 64
 

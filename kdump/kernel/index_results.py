@@ -1,6 +1,6 @@
 """What the compiled scans find of the entries of an index: those that fail a check, those of a recovery."""
 
-from typing import NamedTuple
+from kdump.named_tuple import NamedTuple
 
 
 class IndexDifference(NamedTuple):

@@ -5,7 +5,8 @@ that no program runs for ever. kdump.render.message_programs makes programs.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+from kdump.named_tuple import NamedTuple
 
 
 class MessageField(NamedTuple):

@@ -2,9 +2,10 @@
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.kernel.producers import DATA, EVENT, GAP, TRANSACTIONAL
+from kdump.named_tuple import NamedTuple
 
 _EVENT: Final = struct.Struct(EVENT)
 

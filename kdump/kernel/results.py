@@ -1,6 +1,8 @@
 """The result types of the compiled scans: the state of a walk, the diagnosis of a batch."""
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.kernel.index_results import IndexDifference

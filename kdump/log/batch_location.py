@@ -1,8 +1,7 @@
 """What a search in one segment returns: where the batch with an offset is, and which damage was skipped on the way."""
 
-from typing import NamedTuple
-
 from kdump.log.damage import DamagedRange
+from kdump.named_tuple import NamedTuple
 
 
 class BatchLocation(NamedTuple):

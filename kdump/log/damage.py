@@ -1,13 +1,14 @@
 """Bytes of a log file that hold no valid batch."""
 
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.errors import SourceError
 from kdump.format.batch import HEADER_SIZE, UP_TO_MAGIC, Batch, first_known_offset, header_at
 from kdump.kernel.scan import SUSPECTS
 from kdump.log.ranges import ByteRange, OffsetRange, range_to
 from kdump.log.severity import Severity
+from kdump.named_tuple import NamedTuple
 from kdump.storage.partition import LogFile
 from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, Item, SearchLimit, ShrunkFile, Tail, TailContent
 

@@ -3,10 +3,11 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.log.rising_chain import RisingChain, Support
 from kdump.log.segment_batches import BatchSpan, follows
+from kdump.named_tuple import NamedTuple
 
 EPOCH: Final = "epoch"
 BATCHES: Final = "batches"

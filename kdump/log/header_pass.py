@@ -1,7 +1,7 @@
 """What the headers of a log say of it, read alone."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.errors import SourceError
 from kdump.format.batch import Batch
@@ -9,6 +9,7 @@ from kdump.format.naming import Kind
 from kdump.kernel.results import ScanState
 from kdump.kernel.scan import BATCH_COLUMNS, SCAN_FULL, SCAN_STOPPED, SUSPECTS, Scanner
 from kdump.log.log_slice import HeaderPass, LogSlice, MissingOffsets
+from kdump.named_tuple import NamedTuple
 from kdump.storage.read_policy import PolicySource
 from kdump.storage.source import InputFile, reason_of
 

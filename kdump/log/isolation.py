@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, Protocol
 
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
@@ -15,6 +15,7 @@ from kdump.log.compaction import is_compacted
 from kdump.log.header_pass import read_headers
 from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition, walk_of_slice
 from kdump.log.transactions import Transaction, open_transactions, take_ended
+from kdump.named_tuple import NamedTuple
 from kdump.storage.walk import BatchChunk, ForeignBatch, Tail, TailContent, Walk
 
 _WIDTH: Final = len(BATCH_COLUMNS)

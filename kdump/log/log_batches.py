@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain, compress, islice, repeat
 from operator import add, and_, le, lt, ne, sub
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.errors import SourceError
 from kdump.format.batch import DELETE_HORIZON
@@ -15,6 +15,7 @@ from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.log.damage import DamagedRange, damaged_ranges, is_preallocated
 from kdump.log.log_slice import LogSlice
+from kdump.named_tuple import NamedTuple
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.records import open_batch

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format.naming import Kind, topic_partition_of
 from kdump.kernel.results import NO_VALUE
+from kdump.named_tuple import NamedTuple
 from kdump.storage.discovery import discover
 from kdump.storage.listing import list_directory, partition_of_listing
 from kdump.storage.lock import possible_log_directories

@@ -1,9 +1,10 @@
 """The parts of log files that make up the log of a topic-partition: whole files, or what is taken from each copy."""
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kdump.format.naming import Kind, TopicPartition
+from kdump.named_tuple import NamedTuple
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Partition
 from kdump.storage.source import Source

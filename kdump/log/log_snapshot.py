@@ -1,6 +1,6 @@
 """What readers see of a log at one moment: its segments and its offsets, as values."""
 
-from typing import NamedTuple
+from kdump.named_tuple import NamedTuple
 
 
 class SegmentDescription(NamedTuple):

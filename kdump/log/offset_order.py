@@ -19,7 +19,7 @@ most batches, kdump.log.disputes decides between as many.
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.java import MAX_LONG
@@ -29,6 +29,7 @@ from kdump.log.log_batches import IndexRange, LogBatches
 from kdump.log.offset_support import OffsetSupport
 from kdump.log.rising_chain import RisingChain, Support, uncontradicted
 from kdump.log.segment_batches import BatchSpan, SegmentBatches, are_ordered
+from kdump.named_tuple import NamedTuple
 from kdump.storage.partition import Partition
 
 _MOST_ROUNDS: Final = 16

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, index_extent, offset_entries, time_entries
 from kdump.format.producer_snapshot import SnapshotError, parse_entries
 from kdump.log.segment_batches import BatchSpan, SegmentBatches
+from kdump.named_tuple import NamedTuple
 from kdump.storage.partition import LogFile, Partition
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
 

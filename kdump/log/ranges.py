@@ -1,7 +1,9 @@
 """Ranges of bytes and of offsets. Lists of them are sorted and without overlap."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+from kdump.named_tuple import NamedTuple
 
 
 class ByteRange(NamedTuple):

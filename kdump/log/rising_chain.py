@@ -9,9 +9,10 @@ between two of these is searched, in O(n log n).
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.log.segment_batches import BatchSpan
+from kdump.named_tuple import NamedTuple
 
 Support = Callable[[BatchSpan], int]
 """How many facts outside the log say that a batch has its offsets, less those that say that it has not."""

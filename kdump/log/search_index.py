@@ -11,7 +11,7 @@ same segment continues where the earlier one ended.
 """
 
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.errors import SourceError, reason
 from kdump.format.index import MAX_INDEX_BYTES, OFFSET_ENTRY, TIME_ENTRY, OffsetIndexEntry, index_extent
@@ -21,6 +21,7 @@ from kdump.kernel.scan import SUSPECTS, Scanner
 from kdump.kernel.valid_batches import WINDOW_BYTES, Seeker, positions
 from kdump.log.damage import shrunk
 from kdump.log.segment_file import SegmentFile
+from kdump.named_tuple import NamedTuple
 from kdump.storage.source import FileSource, reader_of
 from kdump.storage.walk import BatchChunk, ShrunkFile, Tail, Walk
 

@@ -8,7 +8,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.batch import CODEC_MASK, CONTROL, TRANSACTIONAL, Batch, first_known_offset
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
@@ -19,6 +19,7 @@ from kdump.kernel.scan import Scanner
 from kdump.log.damage import Damage, damaged_batch, damaged_bytes
 from kdump.log.header_pass import rows_of, walk_headers
 from kdump.log.segment_view import OUT_OF_ORDER, SegmentView
+from kdump.named_tuple import NamedTuple
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.source import InputFile, Source, reader_of

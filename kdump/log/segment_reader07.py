@@ -1,7 +1,7 @@
 """Find messages in one segment of Kafka 0.7, where an offset is a position in the log and there are no index files."""
 
 from bisect import bisect_right
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.naming import Kind
 from kdump.kernel.results import Carry
@@ -9,6 +9,7 @@ from kdump.log.batch_location import BatchLocation, NoBatch, OffsetAndTimestamp
 from kdump.log.damage import DamagedRange, damaged_ranges
 from kdump.log.segment_file import SegmentCache, SegmentFile
 from kdump.log.segment_reader import SegmentReader
+from kdump.named_tuple import NamedTuple
 from kdump.storage.log_walk import walk_of
 from kdump.storage.walk import BatchChunk
 

@@ -4,7 +4,6 @@
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from kdump.errors import MessageTooLarge, OffsetOutOfRange
 from kdump.kernel.results import NO_VALUE
@@ -13,6 +12,7 @@ from kdump.log.damage import DamagedRange
 from kdump.log.fetch_data_info import FetchDataInfo
 from kdump.log.log_snapshot import LogSnapshot, SegmentDescription
 from kdump.log.segment_reader07 import AnySegmentReader
+from kdump.named_tuple import NamedTuple
 
 
 class SegmentReaders(NamedTuple):

@@ -4,10 +4,11 @@ A stretch is folded, so the view of a segment is small however many batches it h
 damage, or loses damaged bytes, its folded state is known without another look at the file.
 """
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.kernel.results import ScanState
 from kdump.kernel.scan import SUSPECTS
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.log.damage import Damage

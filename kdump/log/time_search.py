@@ -7,7 +7,6 @@ the segment is scanned.
 
 from bisect import bisect_left
 from contextlib import suppress
-from typing import NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format.batch import Batch
@@ -17,6 +16,7 @@ from kdump.kernel.indexes import ordered
 from kdump.kernel.valid_batches import row
 from kdump.log.batch_location import BatchLocation, OffsetAndTimestamp
 from kdump.log.segment_reader import SegmentReader
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import open_source
 from kdump.storage.source import reader_of
 

@@ -1,10 +1,11 @@
 """The transactions of a log one by one, and its last stable offset, from the fold of kdump.kernel.transactions."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
 
 from kdump.kernel import transactions as outcomes
 from kdump.kernel.transactions import Transactions
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.kernel.transactions import TransactionFields

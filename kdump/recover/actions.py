@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from kdump.format.naming import INDEX_SUFFIXES, SEGMENT_SUFFIXES, number_of
+from kdump.named_tuple import NamedTuple
 from kdump.recover.plan import Action, FileContent, GivenUp
 from kdump.recover.plan_builder import PlanBuilder, Segments
 from kdump.storage.pieces import Piece

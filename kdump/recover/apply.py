@@ -13,10 +13,11 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.errors import KdumpError, reason, unexpected
 from kdump.format import naming
+from kdump.named_tuple import NamedTuple
 from kdump.recover.journal import Journal
 from kdump.recover.plan import Plan
 from kdump.recover.staging import Make, stage

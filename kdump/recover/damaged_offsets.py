@@ -6,11 +6,11 @@ and the high watermark say what was there. In a compacted log the offsets betwee
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.log.damage import Damage
 from kdump.log.ranges import OffsetRange, common, range_to, united, without
+from kdump.named_tuple import NamedTuple
 from kdump.recover.log_outline import LogOutline
 from kdump.recover.plan import Damaged, GivenUp, Lost
 from kdump.recover.plan_input import PlanInput

@@ -7,11 +7,12 @@ step in order, and a line with the CRC-32C of the lines before it.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kdump.errors import KdumpError
 from kdump.format.naming import is_undo
 from kdump.kernel.crc import crc32c
+from kdump.named_tuple import NamedTuple
 from kdump.storage.stamps import Stamp
 
 VERSION: Final = 2

@@ -4,7 +4,6 @@ The file is read from its start, so that a frame counts as a batch of the log ex
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from kdump.broker.file_records import (
     FileChannelRecordBatch,
@@ -25,6 +24,7 @@ from kdump.log.damage import Damage
 from kdump.log.ranges import OffsetRange
 from kdump.log.segment_batches import FileItem, file_items, items_of_view
 from kdump.log.segment_view import SegmentView, Stretch
+from kdump.named_tuple import NamedTuple
 from kdump.recover.plan import GivenUp
 from kdump.storage.partition import LogFile
 from kdump.storage.pieces import Piece

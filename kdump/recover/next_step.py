@@ -6,9 +6,10 @@ So nobody starts a broker for one partition while another one needs something fi
 import os
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple, Optional
+from typing import Final, Optional
 
 from kdump.format.naming import PARTITION_METADATA
+from kdump.named_tuple import NamedTuple
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.next_step import shell_command
 

@@ -5,13 +5,14 @@ It says the same twice: `actions` are for people and for JSON, `after` is what e
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES, PRODUCER_ID_EXPIRATION_MS, SEGMENT_INDEX_BYTES
 from kdump.broker.rebuild_request import PlannedSegment, RebuildRequest
 from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.format.naming import TopicPartition, segment_file_name
+from kdump.named_tuple import NamedTuple
 from kdump.recover.next_step import RecoveryStep, Urgency
 from kdump.recover.rebuild_cache import RebuildCache
 from kdump.storage.file_store import open_source

@@ -8,9 +8,10 @@ import os
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kdump.format.naming import TopicPartition
+from kdump.named_tuple import NamedTuple
 from kdump.recover.plan import FILL, Action, Lost, Plan, RecoveryResult, SalvagePreview
 from kdump.verify.findings import Finding, Severity, finding_fields
 

@@ -10,12 +10,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.engine.protocol import Engine, Serial
 from kdump.errors import KdumpError, SourceError, only
 from kdump.format import naming
 from kdump.format.naming import TopicPartition, topic_partition_of
+from kdump.named_tuple import NamedTuple
 from kdump.recover import apply as applying
 from kdump.recover import copies, phases, run_group, undo
 from kdump.recover.next_step import (

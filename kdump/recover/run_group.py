@@ -4,10 +4,10 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
 
 from kdump.errors import KdumpError
 from kdump.format.naming import UNDO_FOLDER
+from kdump.named_tuple import NamedTuple
 from kdump.recover import run_plan
 from kdump.recover.apply import NOTHING, ApplyResult, apply, remove_finished_runs, sentence
 from kdump.recover.journal import Step

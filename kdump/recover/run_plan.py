@@ -8,12 +8,13 @@ the run, a line for each partition, and a line with the CRC-32C of the lines bef
 
 import os
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.errors import KdumpError
 from kdump.format import naming
 from kdump.format.naming import TopicPartition
 from kdump.kernel.crc import crc32c
+from kdump.named_tuple import NamedTuple
 from kdump.recover.plan import Plan, RecoverOptions
 from kdump.recover.run_values import from_json, to_json
 from kdump.recover.steps import refuse_other_owner

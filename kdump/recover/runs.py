@@ -3,10 +3,10 @@
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
 
 from kdump.errors import KdumpError, SourceError, reason
 from kdump.format import naming
+from kdump.named_tuple import NamedTuple
 from kdump.recover import run_plan
 from kdump.recover.steps import load
 from kdump.storage.directory_handle import DirectoryHandle

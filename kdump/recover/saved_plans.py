@@ -8,10 +8,11 @@ directories are planned again with the same options, and `check` compares.
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
-from typing import IO, TYPE_CHECKING, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Final
 
 from kdump.errors import KdumpError
 from kdump.format.java import MAX_LONG
+from kdump.named_tuple import NamedTuple
 from kdump.recover.plan import FILL, SAVED_WALK, STRATEGIES, TRUNCATE, UNDECIDED, WALKS, Plan, RecoverOptions
 from kdump.recover.plan_lines import RESULT_FIELDS, file_fields, plain, plan_lines
 from kdump.storage.stamps import read_stamps

@@ -3,11 +3,11 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import NamedTuple
 
 from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.format.naming import SEGMENT_SUFFIXES, number_of
+from kdump.named_tuple import NamedTuple
 from kdump.storage.discovery import discover, discover_whole
 from kdump.storage.file_store import is_directory, parent_of
 from kdump.storage.lock import Lock, is_locked, possible_log_directories

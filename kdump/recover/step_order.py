@@ -6,9 +6,10 @@ last, because a broker trusts a log that has an index and recovers a log without
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format import naming
+from kdump.named_tuple import NamedTuple
 from kdump.recover.journal import Step
 from kdump.recover.plan import FileContent, Plan
 from kdump.storage.pieces import Piece

@@ -3,9 +3,10 @@
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.format.naming import TopicPartition
+from kdump.named_tuple import NamedTuple
 from kdump.recover.next_step import (
     PUT_BACK,
     START_BROKER,

@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import NamedTuple
 
 from kdump.errors import KdumpError
+from kdump.named_tuple import NamedTuple
 from kdump.recover import run_plan
 from kdump.recover.apply import next_time_ms, run_steps, sentence
 from kdump.recover.plan import RecoverOptions, RecoveryResult

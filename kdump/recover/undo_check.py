@@ -6,10 +6,11 @@ the log. They do not keep a run from being undone. Bytes of a log that the run d
 
 import os
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.errors import KdumpError
 from kdump.format import naming
+from kdump.named_tuple import NamedTuple
 from kdump.recover import run_plan
 from kdump.recover.runs import Run, folder_of, runs_in
 from kdump.recover.steps import RunExecutor, load

@@ -8,7 +8,7 @@ file that was written since goes: the next start has to recover what the undo br
 import os
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.errors import KdumpError, SourceError
 from kdump.format.checkpoint import CheckpointError, OffsetEntry, build_offsets, offset_entries
@@ -20,6 +20,7 @@ from kdump.format.naming import (
     number_of,
     topic_partition_of,
 )
+from kdump.named_tuple import NamedTuple
 from kdump.recover import run_plan
 from kdump.recover.apply import in_place, next_time_ms, run_steps
 from kdump.recover.journal import Journal, Step

@@ -7,8 +7,9 @@ to its `Output`. It reads no file, and counts, sorts and decides nothing.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
+from kdump.named_tuple import NamedTuple
 from kdump.render.escaping import Path
 from kdump.render.output import Output
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from kdump.errors import if_unexpected
+from kdump.named_tuple import NamedTuple
 from kdump.render.base import Renderer, RenderOptions
 from kdump.render.escaping import Path
 

@@ -12,8 +12,9 @@ Values that are null, false or empty are left out where nothing is lost by it. C
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from kdump.named_tuple import NamedTuple
 from kdump.render.escaping import Path, path_text
 from kdump.render.sentences import iso_time
 from kdump.render.words import words

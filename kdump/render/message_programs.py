@@ -7,11 +7,12 @@ A program is made from the schemas once, for text or for JSON. Messages with fie
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.format.message_schema import FieldSchema, MessageSchema, default_of, is_struct, struct_fields
 from kdump.kernel.internal_topic_text import MessageFormatter
 from kdump.kernel.message_program import MessageField, MessageProgram, MessageStruct, MessageText
+from kdump.named_tuple import NamedTuple
 from kdump.render.messages import COMMIT_NAMES, COMMITS, TIMES
 
 if TYPE_CHECKING:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from kdump.named_tuple import NamedTuple
 from kdump.render.escaping import bytes_text, printable
 from kdump.render.sentences import iso_time
 from kdump.render.words import words

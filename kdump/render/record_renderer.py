@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 from kdump.errors import SourceError
 from kdump.format import naming
+from kdump.named_tuple import NamedTuple
 from kdump.render.base import RenderOptions
 from kdump.render.dump_renderer import DumpRenderer
 from kdump.render.escaping import Path, shown_bytes, terminal_worth

@@ -3,7 +3,7 @@
 import struct
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.errors import SourceError
 from kdump.format.batch import CODEC_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL, Batch
@@ -16,6 +16,7 @@ from kdump.kernel.transactions import COMMITTED, OPEN, UNDECIDED, Transactions
 from kdump.log.header_pass import read_headers
 from kdump.log.isolation import replay_log
 from kdump.log.log_slice import LogSlice, SlicedPartition, walk_of_slice
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.log_survey import LogSurvey, firsts_and_lasts
 from kdump.storage.records import open_in_pieces, payload_of, records
 from kdump.storage.walk import BatchChunk

@@ -7,12 +7,13 @@ batches that kdump recover --salvage leaves out, for the same reasons (kdump.log
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.log.damage import DamagedRange
 from kdump.log.log_batches import IndexRange, LogBatches
 from kdump.log.offset_order import rows_in_order
 from kdump.log.ranges import OffsetRange, common
+from kdump.named_tuple import NamedTuple
 from kdump.storage.partition import Partition
 from kdump.verify.catalogue import CATALOGUE
 from kdump.verify.findings import Finding, FindingData, Severity

@@ -6,7 +6,6 @@ from contextlib import suppress
 from functools import partial
 from itertools import combinations
 from operator import add
-from typing import NamedTuple
 
 from kdump.broker.log_manager import meta_of
 from kdump.broker.metadata_image.metadata_log import METADATA_PARTITION, find_metadata_log
@@ -20,6 +19,7 @@ from kdump.engine.protocol import Engine, Serial, task_sizes
 from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
 from kdump.log.ranges import OffsetRange
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.comparison import (
     MOST_KEYS,
     ReplicaComparison,

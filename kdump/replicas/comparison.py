@@ -15,13 +15,14 @@ from collections.abc import Iterator, Mapping, Set
 from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kdump.broker.history import EpochRun
 from kdump.format.index import AbortedTransaction
 from kdump.kernel.record_hashes import CONTROL, HASH_COLUMNS, NO_KEY, OUTCOME, KeyStates, RecordHasher
 from kdump.kernel.transactions import ABORTED, COMMITTED, UNDECIDED
 from kdump.log.ranges import OffsetRange, united
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.batch_cursor import (
     NO_HASH_KEY,
     BatchCursor,

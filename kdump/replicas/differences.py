@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.errors import SourceError
 from kdump.format.batch import Batch
@@ -12,6 +12,7 @@ from kdump.format.record import Record
 from kdump.kernel.valid_batches import row
 from kdump.log.log_batches import IndexRange, LogBatches
 from kdump.log.ranges import OffsetRange, united
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.replica_copy import ReplicaCopy, Stretch, is_same, is_same_block, part_of
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile

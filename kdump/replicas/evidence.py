@@ -7,10 +7,11 @@ say it comes in an order: the metadata of the cluster, the rules of a single log
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.metadata_image.replica_history import Absence, PartitionHistory
 from kdump.format.naming import TopicPartition
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.comparison import ReplicaComparison, Verdict
 
 METADATA: Final = "metadata"

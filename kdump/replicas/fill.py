@@ -14,12 +14,13 @@ A copy keeps each of its valid batches. Another copy gives a batch only where al
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.history import common_history
 from kdump.errors import SourceError
 from kdump.log.log_slice import LogSlice
 from kdump.log.ranges import OffsetRange, united, without
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.batch_order import LeftOutBatch
 from kdump.replicas.differences import Coverage, differences
 from kdump.replicas.merge import settle

@@ -2,13 +2,13 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from kdump.format.batch import LEADER_EPOCH_AT, LENGTH_AT, MAGIC_AT
 from kdump.format.naming import Kind
 from kdump.format.record import Record
 from kdump.log.log_batches import IndexRange
 from kdump.log.ranges import OffsetRange, united
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.batch_order import LeftOutBatch
 from kdump.replicas.differences import RecordsOfCopy, content, header_of
 from kdump.replicas.replica_copy import Stretch

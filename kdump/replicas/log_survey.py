@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from kdump.broker.history import EpochRun
 from kdump.errors import SourceError
@@ -16,6 +16,7 @@ from kdump.log.compaction import checkpoint_context, is_compacted_log
 from kdump.log.damage import is_preallocated
 from kdump.log.log_slice import LogSlice
 from kdump.log.ranges import OffsetRange, united
+from kdump.named_tuple import NamedTuple
 from kdump.storage.copies import topic_id_of
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Partition

@@ -17,7 +17,7 @@ what is damaged in one copy comes from another, in this order:
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from itertools import combinations, islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.history import CommonHistory, History, common_history
 from kdump.errors import SourceError
@@ -27,6 +27,7 @@ from kdump.log.damage import DamagedRange
 from kdump.log.log_batches import LogBatches
 from kdump.log.log_slice import EVERYTHING, Bounds, HeaderPass, LogSlice, SlicedPartition, whole_log
 from kdump.log.ranges import OffsetRange, common, range_to, united, without
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.batch_order import LeftOutBatch
 from kdump.replicas.differences import COPIES, Coverage, Difference, differences
 from kdump.replicas.doubts import settle_doubts

@@ -2,13 +2,14 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.history import EpochRun, History, epoch_runs, history_of
 from kdump.log.compaction import checkpoint_context, is_compacted_log
 from kdump.log.log_batches import IndexRange, LogBatches
 from kdump.log.log_slice import LogSlice
 from kdump.log.ranges import OffsetRange, common, without
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.batch_order import LeftOutBatch, ordered
 from kdump.storage.copies import epochs_of
 from kdump.storage.offset_checkpoints import CheckpointContext

@@ -2,7 +2,9 @@
 
 import os
 import re
-from typing import Final, NamedTuple
+from typing import Final
+
+from kdump.named_tuple import NamedTuple
 
 SETTINGS: Final = """\
 rootLogger.level = warn

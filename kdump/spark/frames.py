@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import pyarrow as pa
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from kdump.convert.ranges.stable_offset import large_logs, stable_offsets
 from kdump.errors import KdumpError
+from kdump.named_tuple import NamedTuple
 from kdump.spark.backends import ConnectBackend, RddBackend, SparkBackend
 from kdump.spark.engine import LEAST_BYTES, SparkEngine
 from kdump.spark.source_limits import EARLIEST, LATEST, offsets_text

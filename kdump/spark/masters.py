@@ -1,10 +1,11 @@
 """What --master takes: Spark's master URLs, and those of Spark Connect."""
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import urlsplit
 
 from kdump.errors import KdumpError
+from kdump.named_tuple import NamedTuple
 
 CONNECT: Final = "sc://"
 STANDALONE: Final = "spark://"

@@ -14,9 +14,10 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 from kdump.errors import KdumpError
+from kdump.named_tuple import NamedTuple
 from kdump.spark import driver_log, masters
 from kdump.spark.backends import ConnectBackend, RddBackend, SparkBackend
 from kdump.spark.engine import SparkEngine

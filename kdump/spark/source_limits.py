@@ -4,11 +4,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from kdump.errors import KdumpError
 from kdump.format.java import MAX_INT
 from kdump.format.naming import TopicPartition
+from kdump.named_tuple import NamedTuple
 
 LATEST: Final = -1
 EARLIEST: Final = -2

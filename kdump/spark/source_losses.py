@@ -3,7 +3,7 @@
 import socket
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 
@@ -14,6 +14,7 @@ from kdump.format.naming import TopicPartition, as_utf8
 from kdump.log.damage import DamagedRange
 from kdump.log.ranges import OffsetRange, united, without
 from kdump.log.records import DamageWarning
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.batch_order import LeftOutBatch, subject_of
 from kdump.verify.findings import Severity
 

@@ -6,11 +6,12 @@ import warnings
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import unquote
 
 from kdump.format.naming import INTERNAL_TOPICS, TopicPartition
 from kdump.log.isolation import Isolation
+from kdump.named_tuple import NamedTuple
 from kdump.spark.source_limits import (
     EARLIEST_LIMIT,
     ENDING,

@@ -5,7 +5,7 @@ Runs in the process that plans the query, on the driver. Which records are damag
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.convert.choice import Choice, Included, choose
 from kdump.convert.ranges.cutting import RANGE_BYTES, RangeOfLog, RangeSizes, cut
@@ -16,6 +16,7 @@ from kdump.errors import NotALog, SourceError
 from kdump.format.naming import Kind
 from kdump.log.ranges import OffsetRange
 from kdump.log.records import DamageWarning
+from kdump.named_tuple import NamedTuple
 from kdump.spark.source_limits import (
     EARLIEST,
     LATEST,

@@ -3,7 +3,7 @@
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 import pyarrow as pa
 
@@ -25,6 +25,7 @@ from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
 from kdump.log.ranges import OffsetRange
 from kdump.log.records import DamageWarning
+from kdump.named_tuple import NamedTuple
 from kdump.spark.source_losses import on_this_host
 from kdump.spark.source_options import SourceOptions, Table, TopicSelection
 from kdump.storage.copies import is_snapshot

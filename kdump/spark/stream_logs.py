@@ -8,7 +8,7 @@ replica says which records are committed. A broker writes the checkpoint every f
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from kdump.broker.history import replaced_from
 from kdump.convert.ranges.cutting import RangeOfLog
@@ -19,6 +19,7 @@ from kdump.format.checkpoint import EpochEntry
 from kdump.format.naming import TopicPartition
 from kdump.log.ranges import OffsetRange
 from kdump.log.records import DamageWarning
+from kdump.named_tuple import NamedTuple
 from kdump.spark.loss_table import LossTable
 from kdump.spark.source_limits import SourceOptionError, names
 from kdump.spark.source_losses import DELETED, REPLACED, TRUNCATED, DataLoss, Loss, loss_of

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
+from kdump.named_tuple import NamedTuple
 from kdump.spark.source_limits import LATEST_LIMIT, STARTING, SourceOptionError, limit_of
 from kdump.spark.source_options import (
     KAFKA_OPTIONS,

@@ -7,13 +7,14 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.convert.log_options import parse_codec
 from kdump.convert.log_output.log_join import check_topic
 from kdump.errors import KdumpError
 from kdump.format.java import MAX_INT
 from kdump.format.text_files import CheckpointError, parse_uuid
+from kdump.named_tuple import NamedTuple
 from kdump.spark.source_options import TABLE_WITHOUT_OPTIONS
 
 if TYPE_CHECKING:

@@ -5,11 +5,12 @@ A file with several names (hard links) counts once for each.
 
 import os
 from collections.abc import Container, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.index import TIME_ENTRY, TimeIndexEntry
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import entries_of, status_of
 from kdump.storage.listing import topic_partition_in
 from kdump.storage.partition import LogFile, Segment

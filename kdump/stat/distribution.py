@@ -1,7 +1,6 @@
 """A histogram in a few numbers."""
 
-from typing import NamedTuple
-
+from kdump.named_tuple import NamedTuple
 from kdump.stat import histogram
 from kdump.stat.histogram import Histogram
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.cleaner.log_config import TopicSettings, settings_for
 from kdump.broker.cleaner.retention import RetainedSegment, report_retention
+from kdump.named_tuple import NamedTuple
 from kdump.stat.report_scope import unreported_because
 from kdump.stat.values import PartitionStatistics
 from kdump.verify.next_step import shell_command

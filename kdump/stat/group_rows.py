@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.broker.coordinator_loader import CoordinatorLoadSummary, GroupLogUse
 from kdump.broker.group_coordinator_shard import GroupCoordinatorShard
@@ -11,6 +11,7 @@ from kdump.broker.offset_metadata_manager import OffsetAndMetadata
 from kdump.format.naming import TopicPartition
 from kdump.groups.coordinators import CoordinatorStatistics
 from kdump.groups.groups import GroupFold, GroupPartition, GroupStatistics
+from kdump.named_tuple import NamedTuple
 from kdump.stat.rows import Row, RowKind
 from kdump.stat.values import PartitionStatistics
 from kdump.verify.findings import KEPT, Finding, Severity, make_finding

@@ -1,10 +1,11 @@
 """How fast logs grow, and which partitions nobody writes to."""
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.cleaner.log_config import DAY_MS
 from kdump.broker.cleaner.segment_age import log_size
+from kdump.named_tuple import NamedTuple
 from kdump.stat.values import BatchStatistics, PartitionStatistics
 
 WINDOW_DAYS: Final = 7

@@ -7,11 +7,12 @@ standard error. The heaviest keys come from sketches, one for each piece of the 
 import struct
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.broker.cleaner.dirty_keys import CompactionSavings
 from kdump.kernel.estimate import HASHES, Estimate, distinct, total
 from kdump.kernel.key_table import ROW_CELLS, ROWS_CENSUS, ROWS_SAMPLE, ROWS_SKETCH, SAMPLE_COLUMNS, cells, merge, sums
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.kernel.record_statistics import RecordCollector

@@ -1,12 +1,13 @@
 """The reports of purpose about a partition that were asked for, and their numbers by name."""
 
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.broker.cleaner.log_cleaner_manager import PartitionCompaction, report_compaction
 from kdump.broker.cleaner.log_config import CleanerSettings, TopicSettings, settings_for
 from kdump.broker.cleaner.retention import PartitionRetention, RetainedSegment, report_retention
 from kdump.broker.cleaner.stored_settings import StoredSettings
+from kdump.named_tuple import NamedTuple
 from kdump.stat.free import FreePlan, FreeStep
 from kdump.stat.growth import IdlePartition, idle_partitions
 from kdump.stat.report_scope import Unreported, unreported_because

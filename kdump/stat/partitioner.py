@@ -1,9 +1,10 @@
 """Which partitioner put the keys of a topic where they are, and which keys are in another partition than it says."""
 
 from math import sqrt
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.kernel.key_table import fits
+from kdump.named_tuple import NamedTuple
 from kdump.stat.keys import KeyStatistics
 
 FITS: Final = 0.99

@@ -20,10 +20,11 @@ Above MOST_PRODUCERS it holds those whose ids have the smallest 64-bit hash, eac
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.kernel.estimate import Estimate, distinct
 from kdump.kernel.statistics import ProducerRows
+from kdump.named_tuple import NamedTuple
 
 _CELLS: Final = struct.Struct("=8q")
 

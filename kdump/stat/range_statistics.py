@@ -1,11 +1,12 @@
 """The numbers of a range of a segment, small enough to send to another process, and how two ranges join."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kdump.broker.cleaner.delete_horizons import DeleteHorizons
 from kdump.errors import SourceError
 from kdump.kernel.statistics import Collector, ProducerRows
+from kdump.named_tuple import NamedTuple
 from kdump.stat.histogram import Histogram
 from kdump.stat.keys import KeyStatistics
 from kdump.stat.producers import ProducerTable

@@ -1,8 +1,9 @@
 """The numbers of opened records and of keys by name, as the rows have them."""
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.kernel.estimate import Estimate
+from kdump.named_tuple import NamedTuple
 from kdump.stat.distribution import Distribution, distribution
 from kdump.stat.key_summary import KeySummary
 from kdump.stat.keys import HeavyKey, NameCensus

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from operator import add
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.format.codec import CodecError, LimitExceeded
 from kdump.kernel.record_statistics import LARGEST_RECORDS, NOT_READABLE
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
+from kdump.named_tuple import NamedTuple
 from kdump.stat.histogram import Histogram
 from kdump.stat.keys import NameCensus
 

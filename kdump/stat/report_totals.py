@@ -1,10 +1,10 @@
 """The reports on all partitions of a run, what matters most first."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from kdump.broker.cleaner.log_cleaner_manager import PartitionCompaction
 from kdump.broker.cleaner.retention import PartitionRetention
+from kdump.named_tuple import NamedTuple
 from kdump.stat.partition_reports import PartitionReports
 from kdump.stat.report_scope import Unreported
 from kdump.stat.upgrade import PartitionUpgrade

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
+from kdump.named_tuple import NamedTuple
 from kdump.stat.disk import file_system_of
 from kdump.stat.growth import Growth, report_growth
 from kdump.stat.partition_reports import PartitionReports

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import nlargest
-from typing import NamedTuple
 
 from kdump.broker.cleaner.log_config import TopicSettings
 from kdump.broker.cleaner.stored_settings import StoredSettings
 from kdump.errors import KdumpError
 from kdump.format.naming import TopicPartition
 from kdump.groups.coordinators import CoordinatorStatistics
+from kdump.named_tuple import NamedTuple
 from kdump.stat.free import FreePlan, plan_free
 from kdump.stat.group_rows import GROUP_KINDS, GroupCollector, GroupFindings, example_coordinator
 from kdump.stat.histogram import Histogram

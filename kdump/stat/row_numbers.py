@@ -1,8 +1,9 @@
 """The numbers that rows have in common, by name: volumes, damage, transactions, the write rate, growth."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from kdump.named_tuple import NamedTuple
 from kdump.stat.distribution import Distribution, distribution
 from kdump.stat.growth import Growth
 from kdump.stat.values import BatchStatistics, Damage, DamagedStretch, TransactionStatistics, Volume

@@ -1,8 +1,9 @@
 """Which rows of stat to make, the sections that they come in, and the result of a run."""
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.groups.groups import OFFSETS_RETENTION_MS
+from kdump.named_tuple import NamedTuple
 from kdump.stat.group_rows import GroupFindings
 from kdump.stat.partition_reports import ReportOptions
 from kdump.stat.report_totals import ReportTotals

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from kdump.kernel.estimate import Estimate
+from kdump.named_tuple import NamedTuple
 from kdump.stat.disk import FileSystem
 from kdump.stat.distribution import distribution
 from kdump.stat.free import FreePlan

@@ -9,7 +9,7 @@ cutting which batches are checked.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.errors import SourceError, only
 from kdump.format.batch import UP_TO_MAGIC
@@ -20,6 +20,7 @@ from kdump.kernel.results import Carry
 from kdump.kernel.scan import BATCH_COLUMNS, OPEN, SUSPECTS, Scanner
 from kdump.kernel.statistics import HEADERS_STOPPED, Collector, ProducerRows
 from kdump.kernel.transactions import Transactions
+from kdump.named_tuple import NamedTuple
 from kdump.stat.keys import KeyStatistics
 from kdump.stat.range_statistics import RangeStatistics, StatCarry, batch_statistics, producer_table
 from kdump.stat.records import RecordStatistics, UnreadBatch, collect_chunk, unread_of, unread_reason

@@ -4,13 +4,13 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 from kdump.engine.protocol import Engine, Serial, TaskSizes, task_sizes
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
 from kdump.groups.coordinators import CoordinatorSources, CoordinatorStatistics
 from kdump.kernel.record_statistics import PIECE_BYTES
+from kdump.named_tuple import NamedTuple
 from kdump.stat.disk import use_of_root
 from kdump.stat.fold import join, settled
 from kdump.stat.partition import PartitionFold, is_set_aside, segments_of

@@ -1,10 +1,11 @@
 """Transactions over the ranges and segments of a partition, joined in log order by the kernel."""
 
 from operator import add
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.kernel.transactions import Transactions, first_markers, open_of
 from kdump.log.transactions import last_stable_offset
+from kdump.named_tuple import NamedTuple
 from kdump.stat.histogram import Histogram
 from kdump.stat.values import TransactionStatistics
 

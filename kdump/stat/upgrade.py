@@ -6,12 +6,13 @@ A 4.x broker still reads magic 0 and 1, but writes neither, and refuses producer
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.predict import directory_state, predict_start
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.errors import SourceError
 from kdump.format.java import MAX_INT
+from kdump.named_tuple import NamedTuple
 from kdump.stat.report_scope import KAFKA07_SUFFIX
 from kdump.stat.values import PartitionStatistics, SegmentStatistics, Volume
 from kdump.storage.file_store import is_directory

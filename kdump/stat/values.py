@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from functools import partial, reduce
 from operator import add
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from kdump.broker.cleaner.delete_horizons import DeleteHorizons, largest, smallest
 from kdump.errors import SourceError
 from kdump.format.index import TimeIndexEntry
 from kdump.format.naming import TopicPartition
+from kdump.named_tuple import NamedTuple
 from kdump.stat.histogram import Histogram
 from kdump.stat.key_summary import KeySummary
 from kdump.stat.keys import KeyStatistics

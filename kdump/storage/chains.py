@@ -3,11 +3,12 @@
 Where a chain leads shows whether it is of the log: the value of a record can contain whole batches.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.batch import UP_TO_MAGIC, head_at, last_offset_delta_at
 from kdump.kernel.scan import HEADER_BYTES
 from kdump.kernel.valid_batches import follow_chain
+from kdump.named_tuple import NamedTuple
 from kdump.storage.frames import VALID, FrameWindow
 
 LARGE: Final = 1 << 20

@@ -12,7 +12,9 @@ import os
 import struct
 from contextlib import suppress
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
+
+from kdump.named_tuple import NamedTuple
 
 _MODIFY: Final = 0x2
 _MOVED: Final = 0xC0

@@ -11,10 +11,11 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from kdump.errors import KdumpError, SourceError, reason
 from kdump.kernel.crc import crc32c
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import require_local
 from kdump.storage.stamps import Stamp
 from kdump.storage.zeros import crc_of_range

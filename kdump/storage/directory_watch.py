@@ -6,11 +6,11 @@ deletes, moves in or has found stray are left out, unless their directory was na
 
 import os
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from kdump.errors import NotALog, SourceError
 from kdump.format import naming
 from kdump.format.naming import Kind, TopicPartition
+from kdump.named_tuple import NamedTuple
 from kdump.storage.discovery import NamedPath, Paths, named_paths
 from kdump.storage.file_store import store_of
 from kdump.storage.listing import is_link_to_ancestor, list_directory, topic_partition_in

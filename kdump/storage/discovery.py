@@ -4,11 +4,11 @@ import glob
 import os
 import stat
 from collections.abc import Generator, Iterable, Iterator
-from typing import NamedTuple
 
 from kdump.errors import NotALog, SourceError
 from kdump.format import naming
 from kdump.format.naming import Kind
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import (
     absolute,
     exists,

@@ -1,9 +1,10 @@
 """What begins at a position of a log file: a batch, a batch that is not valid, or something else."""
 
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from kdump.format.batch import LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC
 from kdump.kernel.scan import FRAMES, HEADER_BYTES, stored
+from kdump.named_tuple import NamedTuple
 from kdump.storage.window import SourceWindow
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ The rules are those of LogLoader, ProducerStateManager, Snapshots and LogManager
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from kdump.format import naming
 from kdump.format.java import MAX_INT
 from kdump.format.naming import Kind
+from kdump.named_tuple import NamedTuple
 
 PathAndSize = tuple[str, int]
 """Path and size of a file."""

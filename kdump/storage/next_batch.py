@@ -20,7 +20,7 @@ are foreign, or undecided where the bytes around do not show whose they are. The
 SEARCH_FACTOR times the bytes that it passed.
 """
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.errors import SourceError
 from kdump.format.batch import (
@@ -35,6 +35,7 @@ from kdump.format.legacy import KEY_LENGTH_AT
 from kdump.format.record import record_fields
 from kdump.kernel.crc import crc32, until
 from kdump.kernel.scan import HEADER_BYTES, find, is_zero, stored
+from kdump.named_tuple import NamedTuple
 from kdump.storage.chains import CHAIN_BYTES, LARGE, NO_EPOCH, Chain, ChainWindow
 from kdump.storage.frames import FOREIGN_KEPT, LENGTH, SEARCH_ALLOWANCE, SEARCH_FACTOR, SHORT, VALID, Frame
 from kdump.storage.window import BUFFER_BYTES, SourceWindow

@@ -3,12 +3,12 @@
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, offset_entries
 from kdump.format.naming import TopicPartition
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import open_source, parent_of, store_of
 from kdump.storage.partition import Partition
 from kdump.storage.source import read_whole

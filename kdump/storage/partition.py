@@ -3,11 +3,12 @@
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.naming import Kind, TopicPartition
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import open_source
 from kdump.storage.misplaced import MisplacedFile
 from kdump.storage.read_policy import PolicySource, ReadPolicy

@@ -3,9 +3,10 @@
 import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kdump.errors import SourceError
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import open_source
 from kdump.storage.source import Closing, InputFile
 

@@ -4,9 +4,10 @@ A cut is a hint: it need not be the border of a batch. A range covers the batche
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from kdump.format.naming import Kind
+from kdump.named_tuple import NamedTuple
 from kdump.storage.partition import Segment
 
 _Task = TypeVar("_Task")

@@ -3,8 +3,9 @@
 import time
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import open_source
 from kdump.storage.source import FileSource, InputFile
 

@@ -6,7 +6,7 @@ many of them a piece at a time; what computes with them (`open_batch`) gets all 
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format import codec
 from kdump.format.batch import HEADER_SIZE, Batch, next_sequence
@@ -24,6 +24,7 @@ from kdump.kernel.records import (
 )
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan07 import decode_entries
+from kdump.named_tuple import NamedTuple
 
 _WIDTH = len(RECORD_COLUMNS)
 _HEADER_WIDTH = len(HEADER_COLUMNS)

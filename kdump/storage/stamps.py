@@ -3,9 +3,10 @@
 import os
 import stat
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from kdump.errors import SourceError, reason
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import entries_of
 
 

@@ -21,11 +21,12 @@ in the partition.
 
 import re
 import stat
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.errors import KdumpError
 from kdump.format import naming
 from kdump.format.naming import UNDO_FOLDER
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.storage.directory_handle import DirectoryHandle

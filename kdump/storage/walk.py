@@ -8,7 +8,7 @@ an item of its own.
 
 from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kdump.format.batch import CODEC_MASK, CONTROL, UP_TO_MAGIC, Batch
 from kdump.format.codec import Data, decompress
@@ -16,6 +16,7 @@ from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import RUNS_FULL, Runs
 from kdump.kernel.results import BatchDiagnosis, Carry
 from kdump.kernel.scan import BATCH_COLUMNS, HEADER_BYTES, SCAN_BREAK, SCAN_FULL, SCAN_NEED, SCAN_STOPPED, Scanner
+from kdump.named_tuple import NamedTuple
 from kdump.storage.frames import FILLS, OVERRUN, VALID, Frame, FrameWindow
 from kdump.storage.source import Source
 from kdump.storage.window import BUFFER_BYTES, ReadAhead

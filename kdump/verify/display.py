@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.log.severity import Severity
+from kdump.named_tuple import NamedTuple
 from kdump.verify.report import NotKept
 from kdump.verify.summary import names_code
 

@@ -7,9 +7,10 @@ open transactions, and only where it is asked for.
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.kernel.scan import CELL_COLUMNS
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.storage.partition import Segment

@@ -1,9 +1,10 @@
 """What the segments of a partition leave to the segments after them: the previous segment, gaps, damage, epochs."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kdump.kernel.results import ScanState
+from kdump.named_tuple import NamedTuple
 from kdump.storage.partition import LogFile
 
 if TYPE_CHECKING:

@@ -3,10 +3,11 @@
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.naming import Kind
 from kdump.kernel.scan import CELL_COLUMNS
+from kdump.named_tuple import NamedTuple
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.log_map import MOST_CELLS, MOST_OPEN, LogMap, MapCell, MapPlace, RangeCells, joined
 from kdump.verify.report import FileReport, Report

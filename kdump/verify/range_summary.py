@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.errors import SourceError
 from kdump.format.batch import Batch
@@ -11,6 +11,7 @@ from kdump.format.naming import Kind
 from kdump.kernel.results import ScanState
 from kdump.log.segment_view import Stretch
 from kdump.log.severity import Severity
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.kernel.index_results import BadEntry, RecoveredIndexes

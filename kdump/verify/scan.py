@@ -6,7 +6,7 @@ the whole partition.
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kdump.errors import SourceError, only
 from kdump.format.batch import HEADER, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, Batch
@@ -18,6 +18,7 @@ from kdump.kernel.producers import Runs
 from kdump.kernel.results import NO_VALUE, Carry, ScanState
 from kdump.kernel.scan import BATCH_COLUMNS, OPEN, SUSPECTS, Scanner
 from kdump.log.segment_view import MOST_BREAKS, MOST_CUTS, OFFSETS_OUT_OF_ORDER, Stretch
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import exists
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Segment

@@ -1,9 +1,10 @@
 """What a broker's next start does with all that a run looked at: whether it starts, and what becomes of partitions."""
 
 import os
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.log.severity import Severity
+from kdump.named_tuple import NamedTuple
 from kdump.verify.next_step import is_damaged
 from kdump.verify.report import Report
 

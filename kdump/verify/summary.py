@@ -6,10 +6,11 @@
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.format.naming import TopicPartition
 from kdump.log.severity import Severity
+from kdump.named_tuple import NamedTuple
 from kdump.storage.partition import natural
 from kdump.verify.next_step import NextStep
 from kdump.verify.report import Counts, FileReport, Report

@@ -9,12 +9,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.engine.protocol import Engine, Serial, task_sizes
 from kdump.errors import SourceError, only
 from kdump.format.naming import Kind
 from kdump.log.severity import Severity
+from kdump.named_tuple import NamedTuple
 from kdump.storage.discovery import discover
 from kdump.storage.file_store import exists, is_directory
 from kdump.storage.live import is_written, read_until_sound

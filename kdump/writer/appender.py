@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from threading import RLock
-from typing import Any, Final, NamedTuple, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 from kdump.broker.append_producer_state import NO_CHANGES, ProducerAppendInfo
 from kdump.errors import KdumpError, MessageTooLarge, reason
@@ -21,6 +21,7 @@ from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.java import MAX_LONG
 from kdump.format.naming import COMPANION_SUFFIXES, segment_file_name
 from kdump.log.log_snapshot import LogSnapshot, SegmentDescription
+from kdump.named_tuple import NamedTuple
 from kdump.storage.directory_handle import DirectoryHandle, rewrite_file
 from kdump.storage.undo_folders import refuse_unfinished
 from kdump.writer import active_segment, startup

@@ -6,7 +6,7 @@ of Kafka's writers (kdump.format.codec); another version of a codec's library ca
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Any, Final, TypedDict
 
 from kdump.format import codec as codecs
 from kdump.format import control as controls
@@ -24,6 +24,7 @@ from kdump.format.control import ControlType
 from kdump.format.java import MAX_INT, MAX_LONG
 from kdump.kernel.append import MAX_BYTES, Encoder
 from kdump.kernel.crc import crc32
+from kdump.named_tuple import NamedTuple
 
 # The size of a message with a null key, without its value: two lengths follow the fixed fields.
 _WRAPPER_OVERHEAD: Final = {magic: at + 8 for magic, at in legacy.KEY_LENGTH_AT.items()}

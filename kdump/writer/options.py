@@ -1,10 +1,11 @@
 """The options of a log: the topic settings of a broker that shape its files, and the limits for a reader."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES, SEGMENT_INDEX_BYTES
 from kdump.format.java import MAX_INT, MAX_LONG
+from kdump.named_tuple import NamedTuple
 
 KAFKA07: Final = "0.7"
 """Stands for `magic` in a log of Kafka 0.7: `.kafka` files, whose offsets are positions."""

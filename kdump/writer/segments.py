@@ -10,7 +10,7 @@ Sources: UnifiedLog.roll, LocalLog.roll, UnifiedLog.close of Kafka 4.3.
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.rebuild import rebuild_companions
 from kdump.broker.rebuild_request import PlannedSegment, RebuildRequest
@@ -22,6 +22,7 @@ from kdump.format.naming import (
     PARTITION_METADATA,
     segment_file_name,
 )
+from kdump.named_tuple import NamedTuple
 from kdump.storage.directory_handle import DirectoryHandle, write_all
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import read_stamps

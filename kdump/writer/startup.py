@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.append_producer_state import AppendProducerState
 from kdump.broker.defaults import PRODUCER_ID_EXPIRATION_MS
@@ -43,6 +43,7 @@ from kdump.log.log_files import checkpointed_start_offset
 from kdump.log.log_snapshot import SegmentDescription
 from kdump.log.segment_file import SegmentCache
 from kdump.log.segment_reader07 import segment_reader
+from kdump.named_tuple import NamedTuple
 from kdump.storage.directory_handle import DirectoryHandle, replace_file, rewrite_file
 from kdump.storage.listing import list_directory, partition_of_listing
 from kdump.storage.log_walk import walk_of

@@ -7,13 +7,14 @@ Source: Cleaner.buildOffsetMapForSegment of Kafka 4.3.
 
 from functools import reduce
 from operator import add
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.cleaner.dirty_keys import DirtyKeys, dirty_keys
 from kdump.broker.cleaner.log_config import CleanerSettings
 from kdump.broker.cleaner.measured_log import MeasuredPartition
 from kdump.broker.cleaner.segment_age import base_offset
 from kdump.kernel.estimate import Estimate
+from kdump.named_tuple import NamedTuple
 
 _ERRORS: Final = 3
 """Within how many standard errors an estimate is taken for right."""

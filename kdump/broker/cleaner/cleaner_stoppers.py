@@ -10,7 +10,7 @@ LogCleaner.tryCleanFilthiestLog of Kafka 4.3.
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.cleaner.log_config import TopicSettings
 from kdump.broker.cleaner.measured_log import MeasuredSegment
@@ -19,6 +19,7 @@ from kdump.broker.predict import recover_segment
 from kdump.errors import SourceError
 from kdump.format.batch import LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, head_at
 from kdump.format.java import MAX_INT
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import open_source
 from kdump.storage.source import reader_of
 

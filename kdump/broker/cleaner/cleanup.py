@@ -12,7 +12,7 @@ The cleanup.policy tells them apart, and where it is not known what a log cannot
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.log_manager import cluster_metadata, kraft_directory
 from kdump.errors import KdumpError
@@ -22,6 +22,7 @@ from kdump.format.producer_snapshot import parse_entries
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.log.compaction import checkpoint_context
 from kdump.log.ranges import OffsetRange
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import exists, is_directory, names_in, parent_of
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Partition

@@ -7,10 +7,11 @@ Source: Cleaner.buildOffsetMap and Cleaner.shouldRetainRecord of Kafka 4.3.
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from kdump.kernel.estimate import HASHES, Estimate, total
 from kdump.kernel.key_table import ROW_CELLS, ROWS_SAMPLE, SAMPLE_COLUMNS
+from kdump.named_tuple import NamedTuple
 
 _WIDTH: Final = ROW_CELLS[ROWS_SAMPLE]
 

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import reduce
 from operator import add
-from typing import NamedTuple
 
 from kdump.broker.cleaner.cleaner import CompactionPass, predict_pass
 from kdump.broker.cleaner.cleaner_stoppers import CleanerStopper, StopperKind, cleaner_stoppers
@@ -30,6 +29,7 @@ from kdump.broker.cleaner.segment_age import (
     segment_age,
 )
 from kdump.errors import SourceError
+from kdump.named_tuple import NamedTuple
 
 
 class FirstDirtySource(StrEnum):

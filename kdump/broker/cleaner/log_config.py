@@ -4,12 +4,13 @@ A topic's configuration is not in its directory. What nobody names has the value
 says which settings these are.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.cleaner.measured_log import MeasuredPartition
 from kdump.broker.defaults import SEGMENT_INDEX_BYTES
 from kdump.format import naming
 from kdump.format.java import MAX_INT, MAX_LONG
+from kdump.named_tuple import NamedTuple
 
 POLICIES: Final = ("delete", "compact")
 DAY_MS: Final = 86_400_000

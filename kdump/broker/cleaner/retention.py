@@ -15,7 +15,6 @@ Source: UnifiedLog.deleteOldSegments and UnifiedLog.deletableSegments of Kafka 4
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from itertools import takewhile
-from typing import NamedTuple
 
 from kdump.broker.cleaner.log_config import TopicSettings
 from kdump.broker.cleaner.measured_log import MeasuredPartition, MeasuredSegment
@@ -29,6 +28,7 @@ from kdump.broker.cleaner.segment_age import (
     segment_age,
 )
 from kdump.format.java import MAX_LONG
+from kdump.named_tuple import NamedTuple
 
 
 class DeletionReason(StrEnum):

@@ -4,10 +4,10 @@ Source: LogSegment.largestTimestamp and LogSegment.size of Kafka 4.3.
 """
 
 from enum import StrEnum
-from typing import NamedTuple
 
 from kdump.broker.cleaner.measured_log import MeasuredPartition, MeasuredSegment
 from kdump.broker.file_records import CorruptRecord, FileRecords, ReadBuffer, UncaughtReadError
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import open_source
 
 

@@ -6,12 +6,13 @@ file, which the metadata do not have. Source: LogConfig, DynamicLogConfig and Se
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.broker.cleaner.log_config import TopicSettings, parse_cleanup_policy, topic_settings
 from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.format.java import parse_integer
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import exists
 
 if TYPE_CHECKING:

@@ -1,9 +1,10 @@
 """The brokers and controllers that are registered (org.apache.kafka.image.ClusterImage, ClusterDelta)."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.metadata_image.record_fields import RecordFields, ReplayError
+from kdump.named_tuple import NamedTuple
 
 SECURITY_PROTOCOLS: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 """SecurityProtocol."""

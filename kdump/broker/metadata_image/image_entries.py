@@ -6,12 +6,13 @@ DynamicBrokerConfig.brokerConfigSynonyms of Kafka 4.3.
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kdump.broker.metadata_image.cluster_image import BrokerRegistration, ControllerRegistration
 from kdump.broker.metadata_image.cluster_settings_image import KRAFT_VERSION, METADATA_VERSION
 from kdump.broker.metadata_image.config_names import BROKER, GROUP, METADATA_VERSIONS, TOPIC
 from kdump.broker.metadata_image.metadata_image import MetadataImage
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields, FieldValue

@@ -1,6 +1,6 @@
 """Builds the image of a cluster at an offset: the newest whole snapshot at or below it, and the log after that."""
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.metadata_image.image_entries import ImageEntry, entries_of
 from kdump.broker.metadata_image.metadata_batch_loader import MetadataBatchLoader, MetadataTransaction, ReplayProblem
@@ -17,6 +17,7 @@ from kdump.broker.metadata_image.metadata_log import (
 )
 from kdump.errors import SourceError
 from kdump.format.control import LeaderChange, SnapshotFooter, SnapshotHeader
+from kdump.named_tuple import NamedTuple
 
 FROM_SNAPSHOT: Final = "snapshot"
 FROM_ONLY_VOTER: Final = "only-voter"

@@ -1,9 +1,10 @@
 """Replays the records of the log, those of a metadata transaction when it ends (KIP-868; MetadataBatchLoader)."""
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.broker.metadata_image.metadata_image import MetadataImage
 from kdump.broker.metadata_image.record_fields import RecordFields, ReplayError
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.format.internal_topics.decoded import DecodedMessage

@@ -1,7 +1,7 @@
 """All metadata of a cluster at one offset, and what each record changes (org.apache.kafka.image.MetadataImage)."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.broker.metadata_image.cluster_image import ClusterImage
 from kdump.broker.metadata_image.cluster_settings_image import (
@@ -13,6 +13,7 @@ from kdump.broker.metadata_image.cluster_settings_image import (
 from kdump.broker.metadata_image.record_fields import RecordFields, ReplayError
 from kdump.broker.metadata_image.security_image import AclsImage, DelegationTokenImage, ScramImage
 from kdump.broker.metadata_image.topics_image import TopicsImage
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.format.internal_topics.decoded import DecodedMessage

@@ -7,7 +7,7 @@ the leader epoch of the last of them. It is whole when it ends with the control 
 import os
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.errors import SourceError
 from kdump.format import control, naming
@@ -21,6 +21,7 @@ from kdump.format.record import Record
 from kdump.format.text_files import MAX_PROPERTIES_BYTES, CheckpointError
 from kdump.kernel.results import BatchDiagnosis
 from kdump.kernel.scan import SUSPECTS
+from kdump.named_tuple import NamedTuple
 from kdump.storage.discovery import discover
 from kdump.storage.file_store import exists, is_directory, open_source, parent_of
 from kdump.storage.partition import LogDirectory, LogFile, Partition

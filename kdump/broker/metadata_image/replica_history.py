@@ -5,7 +5,7 @@ Begins with the oldest whole snapshot that the log continues. Damage ends what i
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.defaults import PRODUCER_ID_EXPIRATION_MS
 from kdump.broker.metadata_image.metadata_batch_loader import MetadataBatchLoader
@@ -22,6 +22,7 @@ from kdump.broker.metadata_image.record_fields import RecordFields
 from kdump.format.control import SnapshotFooter, SnapshotHeader
 from kdump.format.internal_topics.decoded import DecodedMessage
 from kdump.format.java import parse_integer
+from kdump.named_tuple import NamedTuple
 
 _DAY_MS: Final = 86_400_000
 _MOST_CHANGES: Final = 10_000

@@ -1,8 +1,9 @@
 """ACLs, SCRAM credentials and delegation tokens (AclsImage, ScramImage, DelegationTokenImage)."""
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.metadata_image.record_fields import RecordFields, ReplayError
+from kdump.named_tuple import NamedTuple
 
 _UNKNOWN: Final = "UNKNOWN"
 ACL_RESOURCES: Final = (

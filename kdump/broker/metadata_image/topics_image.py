@@ -1,8 +1,9 @@
 """The topics and their partitions (org.apache.kafka.image.TopicsImage, TopicsDelta, TopicDelta)."""
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.metadata_image.record_fields import NO_UUID, RecordFields, ReplayError
+from kdump.named_tuple import NamedTuple
 
 LEADER_RECOVERY_STATES: Final = {0: "RECOVERED", 1: "RECOVERING"}
 """LeaderRecoveryState."""

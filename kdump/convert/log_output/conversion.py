@@ -15,7 +15,7 @@ the entries of the checkpoint that are above it (LeaderEpochFileCache.assign).
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.convert.log_options import LogOutputOptions
 from kdump.convert.log_output.log_batches import BatchCounts, BatchEpoch, BatchRewrite
@@ -32,6 +32,7 @@ from kdump.format.partition_metadata import parse_partition_metadata
 from kdump.format.text_files import CheckpointError
 from kdump.log.isolation import Isolation, decide
 from kdump.log.log_slice import HIGHEST, LOWEST, SlicedPartition
+from kdump.named_tuple import NamedTuple
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.file_store import parent_of
 from kdump.writer.segments import CompanionFiles, SegmentCounter, SegmentsWriter, write_companions

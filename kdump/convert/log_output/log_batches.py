@@ -1,12 +1,13 @@
 """What the writer of a new log knows of batches: how they change, what became of them, the header of a new one."""
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.batch import LOG_OVERHEAD, UP_TO_MAGIC, Batch, head_at
 from kdump.kernel.append import Encoder
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.log.log_slice import EVERYTHING, Bounds
+from kdump.named_tuple import NamedTuple
 from kdump.storage.read_policy import ReadPolicy
 from kdump.storage.records import DecodedBatch
 from kdump.storage.walk import Walk

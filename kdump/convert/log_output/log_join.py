@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.convert.log_output.log_batches import BatchRewrite
 from kdump.convert.log_output.log_staging import OutputStaging, staged_directory
@@ -24,6 +24,7 @@ from kdump.format.naming import Kind, TopicPartition
 from kdump.format.partition_metadata import PartitionMetadata, build_partition_metadata
 from kdump.log.damage import DamagedRange
 from kdump.log.log_slice import HIGHEST, LogSlice
+from kdump.named_tuple import NamedTuple
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.lock import Lock
 from kdump.storage.partition import LogFile

@@ -11,7 +11,7 @@ anew with the fields of their header:
 - Messages of Kafka 0.7 have no offsets. They get new ones from 0 on.
 """
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.convert.log_output.log_batches import (
     BatchCounts,
@@ -47,6 +47,7 @@ from kdump.kernel.transactions import ABORTED, COMMITTED, Transactions
 from kdump.log.damage import MISPLACED, DamagedRange, damaged_ranges
 from kdump.log.log_slice import EVERYTHING, LogSlice, walk_of_slice
 from kdump.log.ranges import OffsetRange, united, without
+from kdump.named_tuple import NamedTuple
 from kdump.storage.read_policy import open_file
 from kdump.storage.records import DecodedBatch, chosen_rows, open_batch, open_in_pieces, payload_of
 from kdump.storage.walk import BatchChunk

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kdump.convert.damage_log import NOTHING, DamageLog
 from kdump.convert.log_options import LogOutputOptions, check_log_options
@@ -16,6 +16,7 @@ from kdump.convert.results import ConvertFindings
 from kdump.engine.protocol import Engine, Serial
 from kdump.errors import KdumpError, SourceError, only
 from kdump.log.log_slice import SlicedPartition
+from kdump.named_tuple import NamedTuple
 from kdump.recover.runs import is_log_directory
 from kdump.storage.file_store import store_of
 

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import NamedTuple
 
 from kdump.convert.log_tables.rows import TableRow
 from kdump.engine.protocol import Engine
 from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition, as_utf8
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.compare import CompareOptions, PartitionComparison, compare_logs
 from kdump.replicas.fingerprint.fingerprint_file import CopyFingerprint, fingerprinted_copies
 from kdump.storage.discovery import discover, named_fingerprints

@@ -6,7 +6,7 @@ in order, or damage hides headers, the rows depend on all batches together: one 
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby, islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kdump.convert.log_tables.producer_table import producers_of, producers_of_slices, slice_producers
 from kdump.convert.log_tables.rows import TableRow
@@ -18,6 +18,7 @@ from kdump.log.header_pass import joined_headers
 from kdump.log.isolation import replay_slice, transactions_of, transactions_of_slices
 from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition, whole_log
 from kdump.log.slice_tasks import LogOfSlices, answers_of_slices, headers_of
+from kdump.named_tuple import NamedTuple
 from kdump.storage.partition import Partition, carried, logs_of_partition
 
 _SMALL_BYTES: Final = 8 << 20

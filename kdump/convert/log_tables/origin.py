@@ -1,10 +1,9 @@
 """The columns of a table that say which topic-partition its rows are about."""
 
-from typing import NamedTuple
-
 import pyarrow as pa
 
 from kdump.format.naming import TopicPartition, as_utf8
+from kdump.named_tuple import NamedTuple
 
 
 class Origin(NamedTuple):

@@ -1,7 +1,7 @@
 """The producers of a topic-partition: their state at the log end, and what each wrote into the log."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.convert.log_tables.rows import TableRow
 from kdump.errors import SourceError
@@ -10,6 +10,7 @@ from kdump.format.producer_snapshot import ENTRY, ProducerEntry
 from kdump.kernel.producers import Producers, Runs
 from kdump.kernel.statistics import Collector, ProducerRows
 from kdump.log.log_slice import LogSlice, SlicedPartition, walk_of_slice
+from kdump.named_tuple import NamedTuple
 from kdump.stat.producers import ProducerRow, ProducerTable
 from kdump.stat.range_statistics import producer_table
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole

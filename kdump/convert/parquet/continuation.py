@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
 
 from kdump.convert.parquet.manifest import BatchIdentity, ConvertedPartition
 from kdump.errors import KdumpError, SourceError
 from kdump.format.batch import Batch, first_known_offset
 from kdump.format.naming import base_offset_of
 from kdump.log.log_slice import LogSlice, SlicedPartition, walk_of_slice
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import absolute
 from kdump.storage.records import open_batch
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk

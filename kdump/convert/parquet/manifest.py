@@ -23,13 +23,14 @@ paths and topics. Timestamps are milliseconds since the epoch.
 import os
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.format.naming import TopicPartition
 from kdump.format.text_files import compact_json
 from kdump.kernel.crc import crc32c
 from kdump.log.damage import DamagedRange
 from kdump.log.log_slice import EVERYTHING, Bounds
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.format.json_types import JsonObject, JsonValue

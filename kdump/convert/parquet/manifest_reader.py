@@ -4,7 +4,7 @@ import os
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kdump.convert.parquet.manifest import (
     VERSION,
@@ -24,6 +24,7 @@ from kdump.format.naming import TopicPartition
 from kdump.format.text_files import CheckpointError, json_number, json_object, quoted_json
 from kdump.kernel.crc import crc32c
 from kdump.log.damage import DamagedRange
+from kdump.named_tuple import NamedTuple
 from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:

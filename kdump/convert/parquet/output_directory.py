@@ -16,7 +16,7 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,6 +35,7 @@ from kdump.convert.parquet.manifest_reader import CommittedManifest
 from kdump.convert.parquet.writer import RUN_KEY, SUFFIX, WrittenFile, check_settings, temporary_prefix
 from kdump.errors import KdumpError, SourceError, host_clause, reason
 from kdump.log.log_slice import SlicedPartition
+from kdump.named_tuple import NamedTuple
 from kdump.recover.runs import is_among_partitions
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.file_store import absolute

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from kdump.convert.damage_log import DamagedRanges
 from kdump.convert.field_formats import FieldFormats
@@ -29,6 +29,7 @@ from kdump.format.batch import first_known_offset
 from kdump.log.damage import DamagedRange
 from kdump.log.isolation import Isolation
 from kdump.log.log_slice import SlicedPartition
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import absolute
 from kdump.storage.read_policy import ReadPolicy
 from kdump.storage.walk import MAX_BATCH_BYTES

@@ -6,7 +6,7 @@ write files; this process gives them their names.
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.convert.damage_log import NOTHING, DamageLog, joined_findings
 from kdump.convert.field_formats import FieldFormat
@@ -39,6 +39,7 @@ from kdump.format.naming import TopicPartition
 from kdump.format.value_schemas.value_decoder import missing_packages
 from kdump.log.damage import DamagedRange
 from kdump.log.log_slice import HIGHEST, SlicedPartition
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.merge import MissingRecords
 from kdump.storage.offset_checkpoints import CheckpointCache
 from kdump.storage.read_policy import ReadPolicy

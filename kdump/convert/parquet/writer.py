@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +27,7 @@ from kdump.format.naming import TopicPartition, as_utf8
 from kdump.format.text_files import compact_json
 from kdump.kernel.crc import crc32c
 from kdump.log.isolation import Isolation
+from kdump.named_tuple import NamedTuple
 from kdump.storage.directory_handle import DirectoryHandle, write_all
 
 RUN_KEY: Final = b"kdump.run"

@@ -7,13 +7,14 @@ import heapq
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.convert.ranges.known_log import KnownLog
 from kdump.convert.ranges.segment_search import numbers_of_segments
 from kdump.errors import SourceError
 from kdump.format.index import OFFSET_ENTRY
 from kdump.log.ranges import OffsetRange
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import open_source
 from kdump.storage.partition import Segment
 from kdump.storage.source import reader_of

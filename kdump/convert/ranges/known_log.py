@@ -7,7 +7,6 @@ directory, where nothing else says whether the log cleaner went over it.
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import NamedTuple
 
 from kdump.broker.history import EpochRun, History, epoch_runs, history_of
 from kdump.convert.ranges.segment_search import SegmentSearch, has_numbered_segments
@@ -21,6 +20,7 @@ from kdump.log.log_batches import LogBatches
 from kdump.log.log_files import base_offset_of
 from kdump.log.log_slice import LogSlice, whole_log
 from kdump.log.time_search import at_time_by_index
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.batch_order import ordered
 from kdump.replicas.merge import CommonLog, common_log, settle_histories, share_holes
 from kdump.storage.copies import epochs_of

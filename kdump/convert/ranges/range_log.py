@@ -2,7 +2,6 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from kdump.broker.cleaner.cleanup import is_compacted_topic
 from kdump.convert.ranges.known_log import KnownCopy, KnownLog
@@ -16,6 +15,7 @@ from kdump.log.log_files import base_offset_of
 from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition
 from kdump.log.ranges import OffsetRange, common, united, without
 from kdump.log.severity import Severity
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.batch_order import LeftOutBatch, holes_of, ordered
 from kdump.replicas.merge import MergedPartition, MergeOptions, merge_range, merge_replicas
 from kdump.replicas.replica_copy import CopyRange

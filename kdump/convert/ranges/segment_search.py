@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.convert.ranges.store_segment_reader import StoreSegmentReader
 from kdump.format.batch import first_known_offset
@@ -14,6 +14,7 @@ from kdump.log.log_files import base_offset_of
 from kdump.log.log_slice import LogSlice
 from kdump.log.segment_file import SegmentCache
 from kdump.log.segment_reader import SegmentReader
+from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import store_of
 from kdump.storage.partition import LogFile, Partition, Segment
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from kdump.broker.open_transaction_map import open_transactions_in
 from kdump.convert.ranges.known_log import KnownLog
@@ -17,6 +17,7 @@ from kdump.log.log_slice import HeaderPass, LogSlice
 from kdump.log.ranges import OffsetRange
 from kdump.log.slice_tasks import LogOfSlices, SliceTask, answers_of_slices, headers_of
 from kdump.log.transactions import last_stable_offset
+from kdump.named_tuple import NamedTuple
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
 from kdump.storage.walk import MAX_BATCH_BYTES
 

@@ -5,13 +5,14 @@ covers the offset of a batch, and of a damaged one nothing is sure.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.batch import first_known_offset
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.log.log_slice import LogSlice
 from kdump.log.ranges import UNKNOWN_END, OffsetRange
+from kdump.named_tuple import NamedTuple
 from kdump.storage.records import open_batch
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
 

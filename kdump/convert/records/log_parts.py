@@ -5,13 +5,14 @@ caller: offsets that are missing there, and the file where one ends.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.convert.records.part_outcomes import LogCut, decide_parts, settle_headers
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
 from kdump.kernel.scan import SCAN_FULL, Scanner
 from kdump.log.log_slice import LogSlice, PartOfLog, SlicedPartition, walk_of_slice
+from kdump.named_tuple import NamedTuple
 from kdump.storage.read_policy import PolicySource
 from kdump.storage.source import InputFile, reason_of
 from kdump.storage.walk import BatchChunk

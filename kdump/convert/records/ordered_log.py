@@ -1,7 +1,6 @@
 """A log in the order of its offsets, and what is left out where its batches are not in order."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from kdump.broker.cleaner.cleanup import Cleanup, cleanup_of, is_compacted_topic
 from kdump.log.compaction import is_compacted
@@ -10,6 +9,7 @@ from kdump.log.header_pass import missing_segment, read_headers
 from kdump.log.log_batches import IndexRange, LogBatches
 from kdump.log.log_slice import HIGHEST, LOWEST, HeaderPass, LogSlice, MissingOffsets, SlicedPartition
 from kdump.log.ranges import OffsetRange
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.batch_order import (
     LeftOutBatch,
     OrderedBatches,

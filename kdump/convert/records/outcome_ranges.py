@@ -1,7 +1,9 @@
 """The offsets of records that are left out because of their transactions."""
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
+
+from kdump.named_tuple import NamedTuple
 
 KEPT_RANGES: Final = 1000
 

@@ -6,7 +6,6 @@ looked up once for the whole log.
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from kdump.format.naming import Kind
 from kdump.kernel.producer_results import events_in
@@ -16,6 +15,7 @@ from kdump.log.header_pass import read_headers
 from kdump.log.isolation import missing_is_compaction, replay_log
 from kdump.log.log_slice import HeaderPass, PartOfLog, SlicedPartition, walk_of_slice
 from kdump.log.transactions import last_stable_offset
+from kdump.named_tuple import NamedTuple
 from kdump.storage.walk import BatchChunk
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 
@@ -29,6 +29,7 @@ from kdump.log.log_slice import (
 )
 from kdump.log.ranges import UNKNOWN_END, OffsetRange, united, without
 from kdump.log.records import DamageWarning
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.batch_order import LeftOutBatch
 from kdump.storage.partition import LogFile
 from kdump.storage.read_policy import ReadPolicy, open_file

@@ -8,11 +8,12 @@ import mmap
 import struct
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from kdump.kernel.row_lines import SMALLEST_BUFFER, RowLines
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -16,6 +16,7 @@ from kdump.convert.tables import FreeMemory, output_schema, record_schema
 from kdump.convert.value_texts import ValueTexts, log_columns
 from kdump.errors import SourceError, only
 from kdump.log.log_slice import SlicedPartition
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.convert.damage_log import DamageLog

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING
 
 from kdump.convert.damage_log import NOTHING, DamageLog, joined_findings
 from kdump.convert.missing import missing_of, refuse_missing
@@ -33,6 +33,7 @@ from kdump.convert.single_file.writers import table_writer
 from kdump.engine.processes import Processes
 from kdump.engine.protocol import Engine, Serial
 from kdump.errors import KdumpError, SourceError
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.convert.single_file.table_writer import TableWriter

@@ -10,7 +10,7 @@ for NDJSON and CSV with 512 MiB of log, uncompressed and zstd: the output itself
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import IO, Final, NamedTuple
+from typing import IO, Final
 
 from kdump.convert.damage_log import DamageLog
 from kdump.convert.options import ConvertOptions, Target
@@ -28,6 +28,7 @@ from kdump.engine.processes import Processes
 from kdump.engine.protocol import Engine
 from kdump.errors import SourceError, only
 from kdump.log.log_slice import SlicedPartition
+from kdump.named_tuple import NamedTuple
 
 _LEAST_BYTES: Final = 1 << 20
 """A smaller part of a partition costs more to hand over than it gains."""

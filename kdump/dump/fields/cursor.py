@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format import codec
 from kdump.format.batch import CODECS
+from kdump.named_tuple import NamedTuple
 
 Span = bytes | bytearray | memoryview
 

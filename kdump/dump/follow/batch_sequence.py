@@ -1,12 +1,13 @@
 """Whole batches at the beginning of bytes, and where in a file a batch or the next one after damage is."""
 
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.dump.follow.partition_listing import SegmentPath
 from kdump.dump.follow.recent_batches import KEPT
 from kdump.format.batch import Batch
 from kdump.kernel.results import Carry
+from kdump.named_tuple import NamedTuple
 from kdump.storage.source import BytesSource, Source
 from kdump.storage.walk import BatchChunk, Gap, Tail, Walk
 

@@ -1,6 +1,6 @@
 """Something odd in a log that a broker writes: it counts when it looks the same a while later."""
 
-from typing import NamedTuple
+from kdump.named_tuple import NamedTuple
 
 
 class Doubt(NamedTuple):

@@ -9,7 +9,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.dump.dump import DumpOptions, RecordLimit
 from kdump.dump.events import DumpFailure, Event, FileBegin, FollowNote, OutputFlush
@@ -17,6 +17,7 @@ from kdump.dump.follow.log_cursor import LogCursor
 from kdump.errors import SourceError, only
 from kdump.format import naming
 from kdump.format.naming import Kind
+from kdump.named_tuple import NamedTuple
 from kdump.storage.change_events import ChangeEvents, Changes
 from kdump.storage.directory_watch import DirectoryWatch, PartitionPath
 from kdump.storage.discovery import Paths

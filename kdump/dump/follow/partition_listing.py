@@ -1,12 +1,12 @@
 """The segments and the leader epochs of one topic-partition, as they were when its directory was listed last."""
 
 import os
-from typing import NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.checkpoint import EpochEntry
 from kdump.format.naming import Kind
+from kdump.named_tuple import NamedTuple
 from kdump.storage.copies import epochs_of
 from kdump.storage.directory_watch import PartitionPath
 from kdump.storage.file_store import names_in

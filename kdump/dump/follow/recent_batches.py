@@ -4,10 +4,11 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.batch import HEADER_SIZE, Batch
 from kdump.kernel.results import Carry
+from kdump.named_tuple import NamedTuple
 
 KEPT: Final = 64
 """So many batches are remembered: a truncation within them is known to the batch."""

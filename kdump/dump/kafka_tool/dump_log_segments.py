@@ -11,7 +11,6 @@ shows bytes as a batch that kdump reports as a gap, and misses batches after a w
 
 from collections.abc import Iterable, Iterator
 from os.path import basename
-from typing import NamedTuple
 
 from kdump.broker.file_records import FileLogInputStream, batch_checksum
 from kdump.dump.events import (
@@ -35,6 +34,7 @@ from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY
 from kdump.format.java import MAX_INT, hash_map_order_of_strings, parse_integer
 from kdump.format.naming import Kind
 from kdump.kernel.records import RECORD_COLUMNS
+from kdump.named_tuple import NamedTuple
 from kdump.storage.partition import LogFile
 from kdump.storage.records import OpenedBatch, open_in_pieces
 from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail

@@ -7,7 +7,7 @@ import sys
 from array import array
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.file_records import batch_checksum, batch_from_header, next_batch_size
 from kdump.format import legacy
@@ -23,6 +23,7 @@ from kdump.format.batch import (
 from kdump.format.index import MAX_INDEX_BYTES, OFFSET_ENTRY
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.kernel.results import NO_VALUE
+from kdump.named_tuple import NamedTuple
 from kdump.storage.records import open_batch
 from kdump.storage.source import Source, read_whole, reader_of
 from kdump.verify.findings import Severity

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.dump.kafka_tool.jackson import json_node
 from kdump.format.internal_topics.decoders import TOPICS
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.format.internal_topics.decoded import DecodedMessage, DecodedRecord, RecordDecoder

@@ -32,9 +32,10 @@ from collections.abc import Callable
 from importlib import import_module
 from struct import Struct
 from struct import error as StructError
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kdump.format.codec.base import U32, U64, CodecError, Data, LimitExceeded, library
+from kdump.named_tuple import NamedTuple
 
 _MAGIC: Final = 0x184D2204
 _HEAD: Final = Struct("<IHBI").unpack_from  # magic, FLG and BD, HC, first block size

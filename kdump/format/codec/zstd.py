@@ -25,9 +25,10 @@ import threading
 from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kdump.format.codec.base import U32, CodecError, Data, LimitExceeded, library
+from kdump.named_tuple import NamedTuple
 
 _MAGIC: Final = 0xFD2FB528
 _SKIPPABLE: Final = 0x184D2A50  # to …5f

@@ -1,7 +1,9 @@
 """A record of an internal topic as its decoder gives it: the messages in its key and its value."""
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,11 +7,12 @@ is flexible, came with Kafka 3.6 (KIP-915); its tagged field of the next produce
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from kdump.format.internal_topics.schemas.transaction_state import MESSAGES
 from kdump.format.message_schema import parse_table
 from kdump.format.schema_fields import I16, FieldReader
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields

@@ -1,7 +1,9 @@
 """What a schema of keys and values is, where a decoder gets it from, and the limits that hold for every schema."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from uuid import UUID

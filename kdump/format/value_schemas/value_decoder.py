@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from kdump.format.value_schemas import json_values
@@ -19,6 +19,7 @@ from kdump.format.value_schemas.schemas import (
     ValueSchema,
 )
 from kdump.format.value_schemas.wire_format import KEY_HEADER, VALUE_HEADER, WireValue, parse
+from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.format.json_types import FieldValue, JsonValue

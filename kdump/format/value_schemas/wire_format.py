@@ -25,10 +25,11 @@ first message of the file: the list [0].
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from kdump.format.value_schemas.schemas import MAX_DEPTH, SchemaProblem
+from kdump.named_tuple import NamedTuple
 
 KEY_HEADER: Final = b"__key_schema_id"
 VALUE_HEADER: Final = b"__value_schema_id"

@@ -17,7 +17,7 @@ Sources: ProducerStateManager, TransactionIndex, and of the consumer CompletedFe
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.batch import TRANSACTIONAL
 from kdump.format.index import AbortedTransaction
@@ -27,6 +27,7 @@ from kdump.kernel.transactions import Transactions
 from kdump.log.ranges import OffsetRange
 from kdump.log.segment_batches import BatchSpan
 from kdump.log.transactions import last_stable_offset, open_transactions, take_ended
+from kdump.named_tuple import NamedTuple
 
 UNENDED: Final = "txn/open"
 """The code of the batches that go because of a lost marker."""

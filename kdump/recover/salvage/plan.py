@@ -14,7 +14,7 @@ kafka07 why a log of Kafka 0.7 is another matter.
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.naming import Kind, TopicPartition, segment_file_name
 from kdump.log.disputes import Conflict, OffsetRun
@@ -22,6 +22,7 @@ from kdump.log.offset_order import OffsetOrder, in_order, sorted_segments
 from kdump.log.offset_support import OffsetSupport
 from kdump.log.segment_batches import BatchSpan, SegmentBatches, read_segments
 from kdump.log.segment_view import SegmentView
+from kdump.named_tuple import NamedTuple
 from kdump.recover.broker_start import complete_start, loadable, plan_indexes, plan_segments
 from kdump.recover.kafka07 import complete_kafka07
 from kdump.recover.loadable_log import LogView

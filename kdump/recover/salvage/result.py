@@ -1,11 +1,11 @@
 """What a salvage keeps of a topic-partition directory and what it removes, as values."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.broker.valid_segment import ValidSegment
 from kdump.log.disputes import Conflict
+from kdump.named_tuple import NamedTuple
 from kdump.recover.salvage.lost_markers import UndecidedTransaction
 from kdump.storage.pieces import Piece
 

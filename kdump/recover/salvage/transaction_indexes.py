@@ -2,13 +2,13 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.format.batch import CONTROL
 from kdump.format.index import TRANSACTION_ENTRY, AbortedTransaction, aborted_transactions, build_transaction_index
 from kdump.format.naming import segment_file_name
 from kdump.log.segment_batches import BatchSpan, SegmentBatches
+from kdump.named_tuple import NamedTuple
 from kdump.recover.salvage.lost_markers import NO_END, TransactionReplay
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from kdump.named_tuple import NamedTuple
 from kdump.render.html.script_data import Encoded, joined
 
 if TYPE_CHECKING:

@@ -6,7 +6,9 @@ that may be shortened is. From WIDE columns on a table shows all. A heading may 
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+from kdump.named_tuple import NamedTuple
 
 WIDE: Final = 110
 """The width from which on tables show more."""

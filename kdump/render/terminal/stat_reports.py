@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 from rich.text import Text
 
+from kdump.named_tuple import NamedTuple
 from kdump.render.escaping import path_text, printable
 from kdump.render.measures import count_text, long_span_text, percent_text, short_size, size_text, span_text
 from kdump.render.sentences import counted, iso_time

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import groupby
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.errors import SourceError
 from kdump.format.batch import Batch
@@ -23,6 +23,7 @@ from kdump.kernel.transactions import COMMITTED, UncommittedBatches
 from kdump.log.compaction import is_compacted
 from kdump.log.log_slice import LogSlice, walk_of_slice
 from kdump.log.ranges import OffsetRange
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.batch_cursor import (
     NO_HASH_KEY,
     BatchCursor,

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import combinations
 from threading import local
-from typing import IO, Final, NamedTuple
+from typing import IO, Final
 
 from kdump.broker.log_manager import meta_of
 from kdump.engine.protocol import Engine, Serial
 from kdump.errors import SourceError, reason
 from kdump.format.naming import TopicPartition
 from kdump.kernel.crc import crc32c
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.comparison import fork_of
 from kdump.replicas.fingerprint.copy_sketch import AsOf, FingerprintOptions, HashKey, sketch_copy
 from kdump.replicas.fingerprint.fingerprint_format import (

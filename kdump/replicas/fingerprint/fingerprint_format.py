@@ -64,7 +64,7 @@ File: head, a section for each copy, index, trailer. A CRC-32C covers each of th
 import hashlib
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.history import EpochRun
 from kdump.errors import SourceError
@@ -73,6 +73,7 @@ from kdump.format.naming import FINGERPRINT_MAGIC, TopicPartition
 from kdump.kernel.crc import crc32c
 from kdump.kernel.sketches import CELL_BYTES, CUT_BYTES, HASH_TABLES, are_cuts, halved
 from kdump.log.ranges import OffsetRange
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.log_survey import KAFKA_07, OUT_OF_ORDER, UNREADABLE
 
 VERSION: Final = 3

@@ -9,7 +9,7 @@ import struct
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import pairwise, permutations
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.broker.history import EpochRun
 from kdump.format.index import AbortedTransaction
@@ -22,6 +22,7 @@ from kdump.kernel.sketches import (
 )
 from kdump.kernel.transactions import ABORTED, COMMITTED, UNDECIDED
 from kdump.log.ranges import OffsetRange, common, united, without
+from kdump.named_tuple import NamedTuple
 from kdump.replicas.comparison import CopyPair, DifferingKey, KeyDifferences, ReplicaComparison
 from kdump.replicas.fingerprint.fingerprint_format import CopySketch, Sketch, narrowed
 

@@ -18,13 +18,14 @@ to a context, which has ids of its own: one of the default context comes first.
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kdump.errors import SourceError, reason
 from kdump.format.naming import Kind, base_offset_of, kind_of, plain_name
 from kdump.format.value_schemas.schema_guid import guid_of
 from kdump.format.value_schemas.schemas import AVRO, MAX_REFERENCES, NamedSchema, SchemaProblem, ValueSchema
+from kdump.named_tuple import NamedTuple
 from kdump.storage.log_walk import walk_of
 from kdump.storage.records import open_in_pieces, records
 from kdump.storage.source import Source

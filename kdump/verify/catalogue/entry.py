@@ -1,8 +1,7 @@
 """The type of an entry of the catalogue."""
 
-from typing import NamedTuple
-
 from kdump.log.severity import Severity
+from kdump.named_tuple import NamedTuple
 
 
 class CatalogueEntry(NamedTuple):

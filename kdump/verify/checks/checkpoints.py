@@ -31,12 +31,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
-from typing import NamedTuple
 
 from kdump.format import checkpoint
 from kdump.format.checkpoint import CheckpointError
 from kdump.format.naming import RECOVERY_POINTS, Kind, TopicPartition, companion_kind_of
 from kdump.format.partition_metadata import parse_partition_metadata
+from kdump.named_tuple import NamedTuple
 from kdump.verify.findings import Finding, FindingValue, Severity, make_finding
 
 LOG_START = "log-start-offset-checkpoint"

@@ -3,11 +3,11 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from kdump.format.batch import Batch
 from kdump.format.checkpoint import CheckpointError, epoch_entries
 from kdump.kernel.results import BatchDiagnosis
+from kdump.named_tuple import NamedTuple
 from kdump.verify.findings import Finding, FindingValue, make_finding
 
 

@@ -7,11 +7,12 @@ age decides, as in the broker metric (ProducerStateManager.hasLateTransaction).
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kdump.errors import SourceError
 from kdump.format.batch import Batch
 from kdump.format.naming import TopicPartition
+from kdump.named_tuple import NamedTuple
 from kdump.storage.partition import LogFile
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Tail, TailContent, Walk
 from kdump.verify.findings import Finding, make_finding

@@ -8,13 +8,14 @@ bad entries become findings.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES
 from kdump.errors import SourceError
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, index_extent
 from kdump.format.naming import Kind
 from kdump.kernel.indexes import ordered
+from kdump.named_tuple import NamedTuple
 from kdump.storage.partition import LogFile
 from kdump.storage.source import MAX_COMPANION_BYTES, Source, reader_of
 from kdump.verify.findings import Finding, FindingValue, Severity, make_finding

@@ -3,10 +3,11 @@ the last batch ends, against the offsets at which the log has ended.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kdump.format.batch import Batch, first_known_offset
 from kdump.kernel.results import BatchDiagnosis, ScanState
+from kdump.named_tuple import NamedTuple
 from kdump.verify.findings import Finding, Severity, make_finding
 
 if TYPE_CHECKING:

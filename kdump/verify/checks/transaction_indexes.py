@@ -6,10 +6,11 @@ wrong entry they skip committed records.
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.format.index import TRANSACTION_ENTRY, AbortedTransaction, aborted_transactions, build_transaction_index
 from kdump.kernel.producer_results import AbortedTxn
+from kdump.named_tuple import NamedTuple
 from kdump.storage.partition import LogFile
 from kdump.verify.findings import Finding, FindingValue, Severity, make_finding
 
