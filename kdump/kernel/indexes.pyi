@@ -1,7 +1,6 @@
 from typing_extensions import Buffer
 
-from kdump.kernel.index_results import BadEntry, BuiltEntries, RecoveredIndexes
-from kdump.kernel.results import ScanState
+from kdump.kernel.results import BadEntry, BuiltEntries, RecoveredIndexes, ScanState
 
 ENTRY_PROBLEMS: tuple[str, ...]
 """The values of `BadEntry.problem`."""

@@ -13,6 +13,8 @@ from cpython.bytes cimport PyBytes_AsString
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 
+from kdump.kernel.results import BadEntry, BuiltEntries, IndexDifference, RecoveredIndexes
+
 from kdump.kernel.layout cimport (
     INDEX_ENTRY, INDEX_POSITION_AT, NO_VALUE, OFFSET_SPAN, TIME_ENTRY, TIME_OFFSET_AT, be32, be64, put32, put64,
 )
@@ -100,7 +102,6 @@ cdef class IndexTracker:
             raise MemoryError
         if not (self.checking and self.building):
             return None
-        from kdump.kernel.index_results import BuiltEntries
         return BuiltEntries(
             self.built_after, self.first_due,
             PyByteArray_FromStringAndSize(<char *> self.built_index.data, self.built_index.size),
@@ -113,8 +114,6 @@ cdef class IndexTracker:
         cdef list found = []
         if self.failed:
             raise MemoryError
-        if self.problem_count:
-            from kdump.kernel.index_results import BadEntry
         for i in range(self.problem_count):
             bad = self.problems + i
             found.append(BadEntry(
@@ -136,7 +135,6 @@ cdef class IndexTracker:
             raise MemoryError
         differs = None
         if self.differs:
-            from kdump.kernel.index_results import IndexDifference
             differs = IndexDifference(*self.difference)
         return {
             "index_begin": self.index_begin, "index_cursor": self.index_cursor, "time_begin": self.time_begin,
@@ -148,7 +146,6 @@ cdef class IndexTracker:
     def recovery(self):
         if not self.recovery_known:
             return None
-        from kdump.kernel.index_results import RecoveredIndexes
         return RecoveredIndexes(
             self.recovered_first, self.recovered, self.recovered_time_offset if self.recovered_time >= 0 else NO_VALUE,
             self.refused,

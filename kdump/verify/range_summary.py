@@ -8,13 +8,12 @@ from kdump.errors import SourceError
 from kdump.format.batch import Batch
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY
 from kdump.format.naming import Kind
-from kdump.kernel.results import ScanState
+from kdump.kernel.results import BadEntry, RecoveredIndexes, ScanState
 from kdump.log.segment_view import Stretch
 from kdump.log.severity import Severity
 from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from kdump.kernel.index_results import BadEntry, RecoveredIndexes
     from kdump.log.damage import Damage
     from kdump.verify.checks.indexes import IndexFile
     from kdump.verify.findings import Finding

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kdump.kernel.index_results import BadEntry
 from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import Runs
-from kdump.kernel.results import Carry, ScanState
+from kdump.kernel.results import BadEntry, Carry, ScanState
 from kdump.kernel.scan import Scanner
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import Tail, Walk

@@ -21,7 +21,7 @@ from kdump.storage.source import MAX_COMPANION_BYTES, Source, reader_of
 from kdump.verify.findings import Finding, FindingValue, Severity, make_finding
 
 if TYPE_CHECKING:
-    from kdump.kernel.index_results import BadEntry, IndexDifference
+    from kdump.kernel.results import BadEntry, IndexDifference
 
 _NAMES = {Kind.INDEX: "index", Kind.TIMEINDEX: "timeindex"}
 _STRUCTS = {Kind.INDEX: OFFSET_ENTRY, Kind.TIMEINDEX: TIME_ENTRY}

@@ -9,7 +9,7 @@ import pytest
 
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
-from kdump.kernel.index_results import BadEntry, IndexDifference
+from kdump.kernel.results import BadEntry, IndexDifference
 from kdump.storage.partition import LogFile
 from kdump.storage.source import BytesSource
 from kdump.verify.checks import indexes
