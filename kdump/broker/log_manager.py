@@ -87,7 +87,17 @@ def kraft_directory(path: str) -> KraftDirectory | None:
 
 def cluster_metadata(path: str) -> "ClusterMetadata | None":
     """What a metadata log makes of its cluster, None where it cannot be read. The last two are kept."""
-    return _cluster_metadata(path, _stamp(path))
+    found = _cluster_metadata(path, _stamp(path))
+    return None if isinstance(found, SourceError) else found
+
+
+def check_cluster_metadata(path: str) -> None:
+    """Read the metadata log that a path names, or that is in it, for those who ask for it later. Raises SourceError."""
+    inside = os.path.join(path, f"{naming.METADATA_TOPIC}-0")
+    path = inside if exists(inside) else path
+    found = _cluster_metadata(path, _stamp(path))
+    if isinstance(found, SourceError):
+        raise found
 
 
 def meta_of(path: str) -> MetaProperties | None:
@@ -138,11 +148,11 @@ def _stamp(log: str) -> tuple[tuple[str, int, int], ...]:
 
 
 @lru_cache(maxsize=2)
-def _cluster_metadata(path: str, stamp: tuple[tuple[str, int, int], ...]) -> "ClusterMetadata | None":
+def _cluster_metadata(path: str, stamp: tuple[tuple[str, int, int], ...]) -> "ClusterMetadata | SourceError":
     from kdump.broker.metadata_image.image_reader import read_image  # only a log directory of KRaft needs it
     from kdump.broker.metadata_image.metadata_log import find_metadata_log
 
     try:
         return read_image(find_metadata_log(path))
-    except SourceError:
-        return None
+    except SourceError as error:
+        return error

@@ -432,10 +432,9 @@ def _reports(
 ) -> Iterator[verify.Report]:
     compacted = {"yes": True, "no": False}.get(chosen["compacted"])
     if chosen["metadata"] is not None:
-        from kdump.broker.metadata_image.image_reader import read_image
-        from kdump.broker.metadata_image.metadata_log import find_metadata_log
+        from kdump.broker.log_manager import check_cluster_metadata
 
-        read_image(find_metadata_log(chosen["metadata"]))  # what cannot be read is said before anything else
+        check_cluster_metadata(chosen["metadata"])  # what cannot be read is said before anything else
     what = verify.VerifyOptions(
         chosen["deep"],
         compacted,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import kdump
+from kdump.broker.metadata_image import image_reader
 from kdump.convert.results import ConvertFindings, PartitionConversion
 from kdump.verify.findings import Finding, Severity
 from support import build
@@ -147,6 +148,16 @@ def test_a_metadata_log_is_named(tmp_path: Path) -> None:
     assert (ran.status, "nowhere" in ran.problems) == (3, True)
     ran = run_inside(tmp_path, "verify", "--fingerprint", "f", "--metadata", str(log), str(place))
     assert (ran.status, "leave out --metadata" in ran.problems) == (2, True)
+
+
+@pytest.mark.parametrize("named", ["", "__cluster_metadata-0"])
+def test_a_metadata_log_that_is_named_is_read_once(named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, read = copy(tmp_path / "b"), list[str]()
+    log = cluster(tmp_path / "c" / "__cluster_metadata-0", "compact")
+    original = image_reader.read_image
+    monkeypatch.setattr(image_reader, "read_image", lambda log: (read.append(log.path), original(log))[1])
+    assert run_inside(tmp_path, "verify", "--metadata", str(log.parent / named), str(place)).status == 0
+    assert read == [str(log)]
 
 
 def test_what_is_missing_in_a_segment_of_a_compacted_topic_is_no_warning(tmp_path: Path) -> None:
