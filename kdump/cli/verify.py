@@ -3,13 +3,14 @@
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from kdump.cli import completion, exit_status, options, streams
-from kdump.cli.execution import Found, ProblemLog, execution
+from kdump.cli import complain, completion, exit_status, options, streams
+from kdump.cli.execution import Found, ProblemLog, execution, master_of
 from kdump.cli.progress import Progress
 from kdump.cli.sections import SectionedCommand
 from kdump.errors import SourceError
@@ -31,6 +32,8 @@ from kdump.verify.summary import (
 )
 
 if TYPE_CHECKING:
+    from kdump.replicas.fingerprint.copy_sketch import FingerprintOptions, HashKey
+    from kdump.replicas.fingerprint.share_file import ShareMemory
     from kdump.verify.findings import Finding
 
 SECTIONS = {
@@ -40,6 +43,7 @@ SECTIONS = {
         "metadata",
         "show_keys",
         "fingerprint",
+        "full",
         "as_of",
         "key_file",
         "overwrite",
@@ -134,7 +138,13 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
     metavar="FILE",
     shell_complete=completion.files,
     help="Write a fingerprint of the copies below PATH to FILE, in place of the checks: --compare takes it as a PATH,"
-    " instead of the disks. It has no keys and no values. Replaces an older fingerprint.",
+    " instead of the disks. It has no keys and no values. Replaces an older fingerprint, and reads only segments that"
+    " have changed since: FILE.shares has what the others add.",
+)
+@click.option(
+    "--full",
+    is_flag=True,
+    help="With --fingerprint, read all segments, also those that have not changed since the last fingerprint.",
 )
 @click.option(
     "--as-of",
@@ -296,7 +306,11 @@ def _refuse_only_compared(chosen: dict[str, Any]) -> None:
 def _refuse_only_in_fingerprints(chosen: dict[str, Any]) -> None:
     """Raise UsageError for an option that is about fingerprints, and for one that a fingerprint would not heed."""
     is_written = chosen["fingerprint"] is not None
-    for option, given in (("--as-of", chosen["as_of"]), ("--overwrite", chosen["overwrite"])):
+    for option, given in (
+        ("--as-of", chosen["as_of"]),
+        ("--overwrite", chosen["overwrite"]),
+        ("--full", chosen["full"]),
+    ):
         if given and not is_written:
             raise click.UsageError(f"{option} is about a fingerprint: give --fingerprint FILE, too")
     if chosen["key_file"] is not None and not (is_written or chosen["compare"]):
@@ -313,31 +327,61 @@ def _refuse_only_in_fingerprints(chosen: dict[str, Any]) -> None:
 def _fingerprint(chosen: dict[str, Any]) -> int:
     """Write a fingerprint. Returns the exit status."""
     from kdump.convert.output_file import single_file
-    from kdump.replicas.fingerprint import fingerprint_file as files
-    from kdump.replicas.fingerprint.copy_sketch import NO_KEY, FingerprintOptions
+    from kdump.replicas.fingerprint.fingerprint_file import FingerprintSummary, fingerprinted_copies, take_fingerprint
 
     _refuse_only_compared(chosen)
     path, started, problems = chosen["fingerprint"], time.monotonic(), ProblemLog("fingerprinted")
     require_local(path)
-    key = files.read_hash_key(chosen["key_file"]) if chosen["key_file"] is not None else NO_KEY
-    copies = files.fingerprinted_copies(chosen["as_of"], key)
-    how = {"io_limit": chosen["io_limit"], "keep_cache": chosen["keep_cache"] is not False}
-    what = FingerprintOptions(chosen["max_batch_bytes"], hash_key=key, **how)
-    overwrite = chosen["overwrite"] or is_fingerprint(path)
+    what = _fingerprint_options(chosen)
+    copies = fingerprinted_copies(chosen["as_of"], what.hash_key)
+    overwrite, summary = chosen["overwrite"] or is_fingerprint(path), FingerprintSummary(path)
     with (
         options.partitions(chosen) as found,
         execution(found, chosen) as job,
         renderer(chosen["format_name"], sys.stdout, _look(chosen), VerifyRenderer) as out,
     ):
-        with single_file(path, sys.stdout.buffer, overwrite=overwrite, inputs=chosen["paths"]) as file:
-            for each in files.take_fingerprint(path, job.found, file, what, engine=job.engine, fingerprints=copies):
-                if isinstance(each, SourceError):
+        with ExitStack() as outputs:
+            file = outputs.enter_context(
+                single_file(path, sys.stdout.buffer, overwrite=overwrite, inputs=chosen["paths"])
+            )
+            memory = _share_memory(chosen, what.hash_key, outputs)
+            for each in take_fingerprint(
+                path, job.found, file, what, engine=job.engine, fingerprints=copies, memory=memory
+            ):
+                if isinstance(each, FingerprintSummary):
+                    summary = each
+                elif isinstance(each, SourceError):
                     problems.take([each])
                 else:
-                    summary = each
+                    complain(each)
         if not chosen["quiet"]:
             out.fingerprint_summary(summary, problems.failed, round(time.monotonic() - started, 3))
     return problems.failed
+
+
+def _fingerprint_options(chosen: dict[str, Any]) -> "FingerprintOptions":
+    from kdump.replicas.fingerprint.copy_sketch import NO_KEY, FingerprintOptions
+    from kdump.replicas.fingerprint.fingerprint_file import read_hash_key
+
+    key = NO_KEY if chosen["key_file"] is None else read_hash_key(chosen["key_file"])
+    how = {"io_limit": chosen["io_limit"], "keep_cache": chosen["keep_cache"] is not False}
+    return FingerprintOptions(chosen["max_batch_bytes"], hash_key=key, **how)
+
+
+def _share_memory(chosen: dict[str, Any], key: "HashKey", outputs: ExitStack) -> "ShareMemory | None":
+    """What segments added to the last fingerprint; None on a cluster, and where only some offsets are looked at."""
+    from kdump.convert.output_file import check_single_file, single_file
+    from kdump.replicas.fingerprint.share_file import SUFFIX, ShareIndex, ShareMemory, may_replace, read_share_index
+
+    if chosen["as_of"] or master_of(chosen) is not None:
+        return None
+    path = f"{chosen['fingerprint']}{SUFFIX}"
+    overwrite = chosen["overwrite"] or may_replace(path)
+    check_single_file(path, overwrite=overwrite, inputs=chosen["paths"])
+    index = ShareIndex() if chosen["full"] else read_share_index(path, key)
+    return ShareMemory(
+        index, key, lambda: outputs.enter_context(single_file(path, sys.stdout.buffer, overwrite=overwrite))
+    )
 
 
 def _check_fingerprints(chosen: dict[str, Any], files: Collection[str]) -> int:

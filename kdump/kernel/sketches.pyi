@@ -24,6 +24,10 @@ CUT_BYTES: int
 CELL_BYTES: int
 HASH_TABLES: int
 KEY_PARTS: int
+INTERVALS: int
+"""The most intervals of offsets of which a RecordSketch has cuts."""
+NEWEST_ENDS: int
+"""The most ends of batches that become cuts."""
 
 class RecordSketch:
     """Adds records from `start` on, whatever the end: what it keeps grows coarser with it.
@@ -47,6 +51,9 @@ class RecordSketch:
 
     def end(self, offset: int) -> None:
         """A batch ends at this offset."""
+
+    def newest_ends(self) -> list[int]:
+        """The newest ends of batches, at most NEWEST_ENDS, the oldest first."""
 
     def cuts(self, stop: int) -> bytes:
         """The cuts up to `stop`, which is after all records."""

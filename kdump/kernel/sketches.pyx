@@ -52,6 +52,7 @@ assert record_hashes.HASH_COLUMNS[:6] == ("offset", "key_high", "key_low", "high
 assert len(record_hashes.HASH_COLUMNS) == HASH_WIDTH and record_hashes.OUTCOME == OUTCOME_SHIFT
 NO_KEY_ID, KEY_ID, CONTROL_ID = 0, 1, 2
 CUT_BYTES, CELL_BYTES, HASH_TABLES, KEY_PARTS = 32, 32, TABLES, PARTS
+INTERVALS, NEWEST_ENDS = GRID, NEWEST
 # Added to the hash of a record, by what became of its transaction: committed, aborted, undecided, open.
 OUTCOME_HASHES = (0, 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0x8CB92BA72F3D8DD7)
 cdef uint64_t[4] OUTCOME_MARKS
@@ -356,6 +357,10 @@ cdef class RecordSketch:
 
     def end(self, int64_t offset):
         self._end(offset)
+
+    def newest_ends(self):
+        cdef int64_t i, first = max(self._end_count - NEWEST, <int64_t> 0)
+        return [self._ends[i % NEWEST] for i in range(first, self._end_count)]
 
     def cuts(self, int64_t stop):
         cdef int64_t i, shift, count = 0, kept = 0

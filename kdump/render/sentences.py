@@ -298,6 +298,7 @@ _UNDECIDED: Final = {
     "edges": "fingerprints have no sums of a part of the offsets: take them again with --as-of and the files of all",
     "many": "more differs than fingerprints can name: compare the disks",
     "replaced": "records that a later one of their key replaces were not compared: compare the disks for these",
+    "not-read-again": "segments that had not changed were not read again for a fingerprint: --full reads all of them",
     "limit": "a copy has more epochs, open or aborted transactions than a fingerprint holds: compare the disks",
 }
 
@@ -350,7 +351,13 @@ def _key_sentences(pair: ReplicaComparison) -> Iterator[str]:
 def fingerprint_summary(summary: FingerprintSummary) -> str:
     """What was written of a fingerprint, as one sentence."""
     without = f", {summary.not_comparable} of them not comparable" if summary.not_comparable else ""
-    return f"{summary.path}: {counted(summary.partitions, 'topic-partition')}{without}, {summary.bytes} bytes"
+    unread = ""
+    if summary.oldest_read_ms is not None:
+        what = f"{summary.unread_bytes} bytes of segments" if summary.unread_bytes else "segments"
+        unread = (
+            f"; {what} that had not changed were not read again, the oldest since {iso_time(summary.oldest_read_ms)}"
+        )
+    return f"{summary.path}: {counted(summary.partitions, 'topic-partition')}{without}, {summary.bytes} bytes{unread}"
 
 
 def comparison_summary(summary: ComparisonSummary) -> str:

@@ -1,6 +1,6 @@
 """One copy of a topic-partition, read once: its offsets, how far a log cleaner went over it, its epochs, its damage."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
@@ -33,6 +33,15 @@ _MOST_ABORTED: Final = 100_000
 OUT_OF_ORDER: Final = "out-of-order"
 UNREADABLE: Final = "unreadable"
 KAFKA_07: Final = "kafka-0.7"
+
+
+class SegmentFacts(NamedTuple):
+    """What a survey has of a segment of which every byte is a valid batch in order: [first_offset, end_offset)."""
+
+    first_offset: int
+    end_offset: int
+    size_bytes: int
+    epochs: tuple[EpochRun, ...]
 
 
 class LogSurvey(NamedTuple):
@@ -107,11 +116,14 @@ def survey_log(
     max_batch_bytes: int,
     watch: Callable[[BatchChunk, int], None] | None = None,
     fold: ProducerFold | None = None,
+    known: Callable[[int, int], SegmentFacts | None] | None = None,
 ) -> LogSurvey:
     """Read a copy once. What cannot be read is its `problem`.
 
     `watch` gets the valid batches as they come, and below which offset a log cleaner has been so far. `fold` gets what
-    producers wrote to the files with offsets from the log start on, each time behind the batches.
+    producers wrote to the files with offsets from the log start on, each time behind the batches. `known` is
+    asked before each segment, by its number and the offset that the log before it ends with: a segment whose facts are
+    known is not read.
     """
     context = checkpoint_context(partition)
     base = _base_of(partition)
@@ -124,7 +136,11 @@ def survey_log(
         try:
             for number, log in enumerate(logs):
                 after = logs[number + 1].base_offset if number + 1 < len(logs) else None
-                survey.read(number, log, after, max_batch_bytes)
+                facts = None if known is None else known(number, survey.end_offset)
+                if facts is not None:
+                    survey.recall(number, log, facts)
+                else:
+                    survey.read(number, log, after, max_batch_bytes)
         except SourceError as caught:
             problem, error = UNREADABLE, str(caught)
     first = base if base is not None else survey.first_offset or 0
@@ -179,12 +195,22 @@ class _Survey:
         self.damage = list[OffsetRange]()
         self._is_damaged = False
 
-    def read(self, number: int, log: LogFile, after: int | None, limit: int) -> None:
-        """Read a file; the next one has base offset `after`. Raises SourceError."""
+    def recall(self, number: int, log: LogFile, facts: SegmentFacts) -> None:
+        """Take what is known of a file."""
+        self._begin(log)
+        is_ordered = facts.first_offset >= self.end_offset
+        self._join(facts.first_offset, facts.end_offset, facts.epochs, is_ordered=is_ordered)
+        self.end_position = number, facts.size_bytes
+
+    def _begin(self, log: LogFile) -> None:
         if log.base_offset is not None and log.base_offset < self.end_offset:
             self.is_disordered = True
         if not self.end_offset:
             self.end_offset = log.base_offset or 0
+
+    def read(self, number: int, log: LogFile, after: int | None, limit: int) -> None:
+        """Read a file; the next one has base offset `after`. Raises SourceError."""
+        self._begin(log)
         how, fold = self._how_to_fold(after)
         with log.open() as source:
             walk = walk_of(
@@ -224,6 +250,11 @@ class _Survey:
             if self._has_folded and first > self.end_offset:
                 fold.skip()
             self._has_folded = True
+        self.reach = reach if reach >= 0 else self.reach
+        self._join(first, stop, (EpochRun(*each) for each in runs), is_ordered=ordered)
+
+    def _join(self, first: int, stop: int, runs: Iterable[EpochRun], *, is_ordered: bool) -> None:
+        """Take batches with offsets in [first, stop)."""
         if self.first_offset is None:
             self.first_offset = first
         if self._is_damaged:
@@ -232,15 +263,18 @@ class _Survey:
                 self.damage.append(OffsetRange(self.end_offset, first))
                 if len(self.damage) > _MOST_DAMAGE:
                     self.damage = [OffsetRange(self.damage[0].start, self.damage[-1].stop)]
-        self.is_disordered = self.is_disordered or not ordered
+        self.is_disordered = self.is_disordered or not is_ordered
         self.end_offset = max(self.end_offset, stop)
-        self.reach = reach if reach >= 0 else self.reach
-        for run in runs:
-            known = self.epochs[-1] if self.epochs else None
-            if known is not None and known.epoch == run[0]:
-                self.epochs[-1] = known._replace(last=run[2], batches=known.batches + run[3])
-            else:
-                self.epochs.append(EpochRun(*run))
+        join_epochs(self.epochs, runs)
+
+
+def join_epochs(epochs: list[EpochRun], more: Iterable[EpochRun]) -> None:
+    """Add the runs of batches that come next."""
+    for run in more:
+        if epochs and epochs[-1].epoch == run.epoch:
+            epochs[-1] = epochs[-1]._replace(last=run.last, batches=epochs[-1].batches + run.batches)
+        else:
+            epochs.append(run)
 
 
 def firsts_and_lasts(cells: memoryview, end_offset: int) -> tuple[list[int], list[int]]:

@@ -12,6 +12,17 @@ _SETTLED_NS: Final = 10_000_000_000
 _Found = TypeVar("_Found")
 
 
+def settled_stamp(path: str, now_ns: int) -> Stamp | None:
+    """The stamp of a file that no write after `now_ns` leaves as it is; None where it can, or there is no file."""
+    try:
+        status = status_of(path)
+    except (OSError, ValueError):
+        return None
+    if status.st_mtime_ns > now_ns - _SETTLED_NS:
+        return None
+    return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
 class FileMemory:
     """Answers about files, kept while their size, time and version are the same.
 
@@ -29,19 +40,10 @@ class FileMemory:
 
     def recall(self, path: str, what: object, read: Callable[[], _Found]) -> _Found:
         """What `read` gives of a file, or gave before; `what` tells the questions about it apart."""
-        stamp, key = self._stamp_of(path), (path, what)
+        # Taken before the file is read: what changes later has another one.
+        stamp, key = settled_stamp(path, self._now_ns()), (path, what)
         known = self._before.get(key)
         found: _Found = known[1] if known is not None and known[0] == stamp else read()
         if stamp is not None:
             self._found[key] = stamp, found
         return found
-
-    def _stamp_of(self, path: str) -> Stamp | None:
-        """Taken before the file is read: what changes later has another one. None where it says nothing."""
-        try:
-            status = status_of(path)
-        except (OSError, ValueError):
-            return None
-        if status.st_mtime_ns > self._now_ns() - _SETTLED_NS:
-            return None
-        return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)

@@ -243,7 +243,7 @@ def fingerprints() -> Iterator[Row]:
 
 def _fingerprint(tools: Tools, data: Data) -> Command:
     written = str(data.directory.parent / "fingerprint")
-    return tools.kdump("verify", "--fingerprint", written, "--jobs", "1", str(data.directory))
+    return tools.kdump("verify", "--fingerprint", written, "--full", "--jobs", "1", str(data.directory))
 
 
 def _compared_files(count: int) -> Make:

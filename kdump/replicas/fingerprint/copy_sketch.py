@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import groupby
 from operator import itemgetter
-from typing import Final
+from typing import Final, Protocol
 
 from kdump.errors import SourceError
 from kdump.format.batch import Batch
@@ -55,15 +55,17 @@ from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
 _WIDTH: Final = len(BATCH_COLUMNS)
 _POSITION, _SIZE = BATCH_COLUMNS.index("position"), BATCH_COLUMNS.index("size")
 _ROWS: Final = 2048
-_MOST_OFFSET: Final = 1 << 62
+MOST_OFFSET: Final = 1 << 62
 _SEGMENTS: Final = 128
-_BLOCKS: Final = 4
-_RECORD_BITS: Final = 8
+BLOCKS: Final = 4
+RECORD_BITS: Final = 8
 _STATE_BITS: Final = 9
 _MOST_DAMAGE: Final = 200
 _MOST_OPEN: Final = 500
 _MOST_ABORTED: Final = 500
 _MOST_LATER: Final = 4000
+_LEAST_SHARE_BYTES: Final = 8 << 20
+"""A share takes about 30 KiB, and it takes 10 ms to read so many bytes again."""
 _MOST_UNCOMMITTED: Final = 1 << 20
 """So many batches can be of transactions that are open, or not committed: 24 MiB."""
 _READ_BYTES: Final = 256 << 10
@@ -85,7 +87,7 @@ class FingerprintOptions(NamedTuple):
     """How fingerprints are taken. `most_keys` are those that are kept in memory at a time.
 
     `io_limit` bounds the bytes of logs that are read in a second, None for no limit. `keep_cache`: leave what was read
-    in the page cache.
+    in the page cache. Shares are remembered of `least_bytes` or more.
     """
 
     max_batch_bytes: int = MAX_BATCH_BYTES
@@ -93,6 +95,7 @@ class FingerprintOptions(NamedTuple):
     hash_key: HashKey = NO_KEY
     io_limit: int | None = None
     keep_cache: bool = True
+    least_bytes: int = _LEAST_SHARE_BYTES
 
 
 class AsOf(NamedTuple):
@@ -108,10 +111,18 @@ class AsOf(NamedTuple):
     compacted: bool = False
 
 
-def sketch_copy(partition: Partition, options: FingerprintOptions, as_of: AsOf | None = None) -> CopySketch:
-    """What a fingerprint says of a copy. Where a file vanishes meanwhile, discovers it again."""
+def sketch_copy(
+    partition: Partition, options: FingerprintOptions, as_of: AsOf | None = None, *, transactional: bool = False
+) -> CopySketch:
+    """What a fingerprint says of a copy. Where a file vanishes meanwhile, discovers it again.
+
+    `transactional`: the log is known to have transactions.
+    """
     for _ in range(LIVE_READS):
-        survey, feed = _surveyed(partition, options) if as_of is None else _only_surveyed(partition, options)
+        if as_of is None:
+            survey, feed = _surveyed(partition, options, transactional=transactional)
+        else:
+            survey, feed = _only_surveyed(partition, options)
         try:
             return _sketch(survey, feed, options, as_of)
         except SourceError:
@@ -123,7 +134,9 @@ def sketch_copy(partition: Partition, options: FingerprintOptions, as_of: AsOf |
     return _unread(survey, CHANGED)
 
 
-def _sketch(survey: LogSurvey, feed: "_Feed | None", options: FingerprintOptions, as_of: AsOf | None) -> CopySketch:
+def _sketch(
+    survey: LogSurvey, feed: "RecordFeed | None", options: FingerprintOptions, as_of: AsOf | None
+) -> CopySketch:
     """The same of a copy that was surveyed. Raises SourceError where a file vanishes meanwhile."""
     if survey.problem is not None:
         return _unread(survey, survey.problem)
@@ -141,17 +154,20 @@ def _only_surveyed(partition: Partition, options: FingerprintOptions) -> "tuple[
     return survey_log(partition, options.max_batch_bytes), None
 
 
-def _surveyed(partition: Partition, options: FingerprintOptions) -> "tuple[LogSurvey, _Feed | None]":
+def _surveyed(
+    partition: Partition, options: FingerprintOptions, *, transactional: bool
+) -> "tuple[LogSurvey, RecordFeed | None]":
     """Survey a copy and hash its records as they are read, where these are known to be needed."""
     start = start_of(partition)
     if start is None:
         return _only_surveyed(partition, options)
-    offsets, borders = OffsetRange(start, _MOST_OFFSET), _borders(partition, start, _MOST_OFFSET)
-    with_state, fold = is_compacted(partition, shown=False), None
+    offsets, borders = OffsetRange(start, MOST_OFFSET), borders_of(partition, start, MOST_OFFSET)
+    with_state = is_compacted(partition, shown=False)
+    fold = _Fold(compacted=with_state) if transactional else None
     while True:
-        feed = _Feed(offsets, options, borders, with_state, fold=fold)
+        feed = RecordFeed(offsets, options, borders, with_state, fold=fold)
 
-        def watch(chunk: BatchChunk, reach: int, feed: _Feed = feed) -> None:
+        def watch(chunk: BatchChunk, reach: int, feed: RecordFeed = feed) -> None:
             if reach and not feed.with_state:
                 raise _CleanedError
             feed.watch(chunk)
@@ -166,6 +182,41 @@ def _surveyed(partition: Partition, options: FingerprintOptions) -> "tuple[LogSu
         except _UndecidedError:
             feed.close()
             fold = _Fold(compacted=with_state)
+
+
+class RecordSums(Protocol):
+    """What RecordSketch has of the records of a copy."""
+
+    @property
+    def keyed(self) -> int: ...
+    @property
+    def unkeyed(self) -> int: ...
+    @property
+    def undecided(self) -> int: ...
+    def cuts(self, stop: int) -> bytes: ...
+    def cells(self, stop: int) -> tuple[int, bytes]: ...
+
+
+def is_within_limits(survey: LogSurvey) -> bool:
+    """Whether a fingerprint can have as much as the log has."""
+    return len(survey.epochs) <= MOST_EPOCHS and len(survey.aborted) <= _MOST_ABORTED
+
+
+def without_records(survey: LogSurvey) -> CopySketch:
+    """What is known of a copy that can be compared, as of its end, without its records."""
+    return _unread(survey, "")._replace(problem=None)
+
+
+def with_sums(copy: CopySketch, records: RecordSums) -> CopySketch:
+    """The same with the sums of its records."""
+    block_bits, cells = records.cells(copy.as_of)
+    span = min(copy.as_of - copy.start_offset, 1 << block_bits)
+    bits = min(RECORD_BITS, max(5, span.bit_length() + 1))  # in a small table a few entries meet often
+    return copy._replace(
+        keyed=records.keyed,
+        unkeyed=records.unkeyed,
+        records=Sketch(records.cuts(copy.as_of), narrowed(cells, RECORD_BITS, bits), block_bits, bits),
+    )
 
 
 def _unread(survey: LogSurvey, problem: str) -> CopySketch:
@@ -222,7 +273,7 @@ class _Fold:
         return Outcomes(self._replay)
 
 
-class _Feed:
+class RecordFeed:
     """Hashes the records of batches as they come, and keeps what a fingerprint has of them.
 
     Without `outcomes` and with a `fold`, it takes all for committed.
@@ -236,8 +287,8 @@ class _Feed:
         self.is_undecided = False
         self._what = HashedOffsets(*offsets, options.max_batch_bytes, options.hash_key.key)
         self._hasher = RecordHasher(self._what.key, *offsets, keys=with_state, capacity=_ROWS)
-        blocks, near = (1, ()) if with_state else (_BLOCKS, borders)
-        self.records = RecordSketch(offsets.start, array("q", sorted(set(near))), blocks=blocks, bits=_RECORD_BITS)
+        blocks, near = (1, ()) if with_state else (BLOCKS, borders)
+        self.records = RecordSketch(offsets.start, array("q", sorted(set(near))), blocks=blocks, bits=RECORD_BITS)
         self.keys = KeyTable(options.most_keys) if with_state else None
         self._outcomes, self.fold = outcomes, fold
 
@@ -343,7 +394,9 @@ class _Feed:
 class _CopyPass:
     """What a fingerprint has of a copy, from what a survey of it fed or in one more pass over it."""
 
-    def __init__(self, survey: LogSurvey, feed: _Feed | None, options: FingerprintOptions, as_of: AsOf | None) -> None:
+    def __init__(
+        self, survey: LogSurvey, feed: RecordFeed | None, options: FingerprintOptions, as_of: AsOf | None
+    ) -> None:
         self._survey, self._options = survey, options
         self._start, end = survey.start_offset, max(survey.end_offset, survey.start_offset)
         if as_of is not None:
@@ -359,7 +412,7 @@ class _CopyPass:
     def result(self) -> CopySketch:
         """Read the copy, unless that was done. Raises SourceError."""
         survey, limit = self._survey, self._options.max_batch_bytes
-        copy = _unread(survey, "")._replace(problem=None, start_offset=self._start, as_of=self._stop)
+        copy = without_records(survey)._replace(start_offset=self._start, as_of=self._stop)
         if len(survey.aborted) > _MOST_ABORTED:
             return copy._replace(problem=LIMIT)
         if survey.transactional:
@@ -378,10 +431,10 @@ class _CopyPass:
         if self._feed is not None:
             self._correct(self._feed)
             return self._with_sums(copy, self._feed)
-        feed = _Feed(
+        feed = RecordFeed(
             OffsetRange(self._start, self._stop),
             self._options,
-            _borders(survey.partition, self._start, self._stop),
+            borders_of(survey.partition, self._start, self._stop),
             self._has_state,
             self._outcomes,
         )
@@ -390,7 +443,7 @@ class _CopyPass:
                 feed.take(chunk)
             return self._with_sums(copy, feed)
 
-    def _correct(self, feed: _Feed) -> None:
+    def _correct(self, feed: RecordFeed) -> None:
         """Note what became of the transactions that are not committed. Raises SourceError."""
         if self._outcomes is None or self._fold is None:
             return
@@ -400,17 +453,9 @@ class _CopyPass:
             with slices[number].log.open() as source:
                 feed.correct(slices[number], source, self._outcomes, batches)
 
-    def _with_sums(self, copy: CopySketch, feed: _Feed) -> CopySketch:
-        records, stop = feed.records, self._stop
-        block_bits, cells = records.cells(stop)
-        span = min(stop - self._start, 1 << block_bits)
-        bits = min(_RECORD_BITS, max(5, span.bit_length() + 1))  # in a small table a few entries meet often
-        copy = copy._replace(
-            keyed=records.keyed,
-            unkeyed=records.unkeyed,
-            records=Sketch(records.cuts(stop), narrowed(cells, _RECORD_BITS, bits), block_bits, bits),
-        )
-        return copy if feed.keys is None else self._with_state(copy, feed.keys, records.undecided)
+    def _with_sums(self, copy: CopySketch, feed: RecordFeed) -> CopySketch:
+        copy = with_sums(copy, feed.records)
+        return copy if feed.keys is None else self._with_state(copy, feed.keys, feed.records.undecided)
 
     def _with_state(self, copy: CopySketch, table: KeyTable, undecided: int) -> CopySketch:
         """With the last records of all keys."""
@@ -454,7 +499,7 @@ class _CopyPass:
                         yield item
 
 
-def _borders(partition: Partition, start: int, stop: int) -> list[int]:
+def borders_of(partition: Partition, start: int, stop: int) -> list[int]:
     """Where another copy can begin or end: between segments."""
     bases = (segment.log.base_offset for segment in partition.segments)
     return [each for each in bases if each is not None and start < each < stop][:_SEGMENTS]

@@ -37,6 +37,15 @@ from kdump.replicas.fingerprint.fingerprint_format import (
     parse_trailer,
     section_of,
 )
+from kdump.replicas.fingerprint.segment_shares import Share
+from kdump.replicas.fingerprint.share_file import (
+    CopyName,
+    ShareMemory,
+    SharePlace,
+    load_shares,
+    section_of_shares,
+)
+from kdump.replicas.fingerprint.share_sketch import sketch_with_shares
 from kdump.replicas.fingerprint.sketch_pair import NO_STATE, SketchedCopy, compare_sketches
 from kdump.replicas.log_survey import UNREADABLE
 from kdump.storage.copies import by_directory, topic_id_of
@@ -197,19 +206,30 @@ def fingerprinted_copies(paths: Iterable[str], key: HashKey | None = None) -> li
 
 
 class FingerprintSummary(NamedTuple):
-    """What was written: the file and its size, the copies, and those of them that cannot be compared."""
+    """What was written: the file and its size, the copies, and those of them that cannot be compared.
+
+    `unread_bytes`: of segments that have not changed since the last fingerprint, and were not read. `oldest_read_ms`:
+    when such segments were read, the oldest of them; None where all were read.
+    """
 
     path: str
     partitions: int = 0
     not_comparable: int = 0
     bytes: int = 0
+    unread_bytes: int = 0
+    oldest_read_ms: int | None = None
 
     def plus(self, found: "FingerprintedCopy | SourceError") -> "FingerprintSummary":
         """With one more copy; the same for an error."""
         if isinstance(found, SourceError):
             return self
-        failed = self.not_comparable + (found.problem is not None)
-        return self._replace(partitions=self.partitions + 1, not_comparable=failed)
+        read = [each for each in (self.oldest_read_ms, found.oldest_read_ms) if each is not None]
+        return self._replace(
+            partitions=self.partitions + 1,
+            not_comparable=self.not_comparable + (found.problem is not None),
+            unread_bytes=self.unread_bytes + found.unread_bytes,
+            oldest_read_ms=min(read, default=None),
+        )
 
 
 def take_fingerprint(
@@ -220,14 +240,19 @@ def take_fingerprint(
     *,
     engine: Engine,
     fingerprints: Iterable[CopyFingerprint] = (),
-) -> Iterator[FingerprintSummary | SourceError]:
+    memory: ShareMemory | None = None,
+) -> Iterator[FingerprintSummary | SourceError | str]:
     """Write a fingerprint, the file that will be at `path`; gives what cannot be read, then what it has.
 
-    See fingerprint_logs. Raises SourceError, also where there is no copy.
+    `memory`: with it, segments that have not changed are not read. What of it is of no use is text. See
+    fingerprint_logs. Raises SourceError, also where there is no copy.
     """
     summary = FingerprintSummary(path)
-    for each in fingerprint_logs(found, file, options, engine=engine, fingerprints=fingerprints):
-        yield from [each] if isinstance(each, SourceError) else each.errors()
+    if memory is not None and memory.index.problem is not None:
+        yield memory.index.problem
+    for each in _write_copies(found, file, options, engine, fingerprints, memory):
+        several: list[SourceError | str] = [each] if isinstance(each, SourceError) else [*each.errors(), *each.notices]
+        yield from several
         summary = summary.plus(each)
     if not summary.partitions:
         raise SourceError("nothing to take a fingerprint of: no topic-partition at these paths")
@@ -240,17 +265,24 @@ def check_fingerprint(path: str) -> Iterator[FingerprintSummary | SourceError]:
     summary = FingerprintSummary(path, bytes=file.bytes)
     for each in file.copies:
         try:
-            summary = summary.plus(FingerprintedCopy(each.path, load_copy(each).problem))
+            copy = load_copy(each)
+            summary = summary.plus(FingerprintedCopy(each.path, copy.problem, oldest_read_ms=copy.oldest_read_ms))
         except SourceError as error:
             yield error
     yield summary
 
 
 class FingerprintedCopy(NamedTuple):
-    """A copy of which the fingerprint was taken. `problem`: why it cannot be compared."""
+    """A copy of which the fingerprint was taken. `problem`: why it cannot be compared.
+
+    `unread_bytes`, `oldest_read_ms`: as FingerprintSummary has them. `notices`: why segments were read again.
+    """
 
     path: str
     problem: str | None
+    unread_bytes: int = 0
+    oldest_read_ms: int | None = None
+    notices: tuple[str, ...] = ()
 
     def errors(self) -> list[SourceError]:
         """That it could not be read."""
@@ -292,9 +324,18 @@ def _common_offsets(copies: list[SketchedCopy]) -> AsOf:
 
 class _Task(NamedTuple):
     copy: Partition
-    topic_partition: TopicPartition
+    name: CopyName
     as_of: AsOf | None
     size_bytes: int
+    remembers: bool
+    place: SharePlace | None
+
+
+class _Sketched(NamedTuple):
+    sketch: CopySketch
+    shares: bytes = b""
+    unread_bytes: int = 0
+    notices: tuple[str, ...] = ()
 
 
 def fingerprint_logs(
@@ -310,40 +351,72 @@ def fingerprint_logs(
     `fingerprints`: those of all copies of these topic-partitions; only what they have in common is then looked at.
     A directory that a broker moved away is no copy.
     """
-    chosen, engine, ends = options or FingerprintOptions(), engine or Serial(), common_ends(fingerprints)
-    partitions, errors = list[Partition](), list[SourceError]()
+    yield from _write_copies(found, file, options or FingerprintOptions(), engine or Serial(), fingerprints, None)
+
+
+def _write_copies(
+    found: Iterable[Partition | LogDirectory | SourceError],
+    file: IO[bytes],
+    options: FingerprintOptions,
+    engine: Engine,
+    fingerprints: Iterable[CopyFingerprint],
+    memory: ShareMemory | None,
+) -> Iterator[FingerprintedCopy | SourceError]:
+    ends, partitions, errors = common_ends(fingerprints), list[Partition](), list[SourceError]()
     for item in found:
         if isinstance(item, SourceError):
             errors.append(item)
         elif isinstance(item, Partition) and item.topic_partition is not None and not item.state and item.segments:
             partitions.append(carried(item))
+    policy = ReadPolicy(options.io_limit, options.keep_cache).shared_by(engine.slots)
     tasks = [
-        _Task(each, name, ends.of(each), sum(one.log.size for one in each.segments))
+        _task(with_read_policy(each, policy), name, ends.of(each), memory)
         for each in by_directory(partitions)
         if (name := each.topic_partition) is not None
     ]
-    tasks.sort(key=lambda task: (task.topic_partition, absolute(task.copy.path)))
-    policy = ReadPolicy(chosen.io_limit, chosen.keep_cache).shared_by(engine.slots)
-    tasks = [task._replace(copy=with_read_policy(task.copy, policy)) for task in tasks]
-    head = head_of(FingerprintHead(socket.gethostname(), int(time.time() * 1000), chosen.hash_key.key_id))
+    tasks.sort(key=lambda task: (task.name.topic_partition, task.name.directory))
+    head = head_of(FingerprintHead(socket.gethostname(), int(time.time() * 1000), options.hash_key.key_id))
     file.write(head)
     position, entries = len(head), list[IndexEntry]()
-    for task, copy in engine.map(partial(_sketch, chosen), tasks):
-        data, directory = section_of(copy), absolute(task.copy.path)
-        topic_id = _id_bytes(topic_id_of(task.copy))
+    for task, copy in engine.map(partial(_sketch, options), tasks):
+        data, of = section_of(copy.sketch), task.name
         front = data[: front_size_of(data)]
         crcs = crc32c(data), len(front), crc32c(front)
-        entries.append(IndexEntry(task.topic_partition, topic_id, directory, position, len(data), *crcs))
+        entries.append(IndexEntry(of.topic_partition, of.topic_id, of.directory, position, len(data), *crcs))
         file.write(data)
         position += len(data)
-        yield FingerprintedCopy(task.copy.path, copy.problem)
+        if memory is not None:
+            memory.keep(copy.shares)
+        problem, oldest = copy.sketch.problem, copy.sketch.oldest_read_ms
+        yield FingerprintedCopy(task.copy.path, problem, copy.unread_bytes, oldest, copy.notices)
     file.write(index_of(entries, position))
     yield from errors
 
 
-def _sketch(options: FingerprintOptions, task: _Task) -> CopySketch:
+def _task(copy: Partition, of: TopicPartition, as_of: AsOf | None, memory: ShareMemory | None) -> _Task:
+    name = CopyName(of, _id_bytes(topic_id_of(copy)), absolute(copy.path))
+    place = None if memory is None else memory.index.places.get(name)
+    return _Task(copy, name, as_of, sum(each.log.size for each in copy.segments), memory is not None, place)
+
+
+def _sketch(options: FingerprintOptions, task: _Task) -> _Sketched:
     meta = meta_of(directory_above(task.copy.path))
-    return sketch_copy(task.copy, options, task.as_of)._replace(node_id=None if meta is None else meta.node_id)
+    found = _sketch_with_memory(options, task) if task.remembers and task.as_of is None else None
+    if found is None:
+        found = _Sketched(sketch_copy(task.copy, options, task.as_of))
+    return found._replace(sketch=found.sketch._replace(node_id=None if meta is None else meta.node_id))
+
+
+def _sketch_with_memory(options: FingerprintOptions, task: _Task) -> _Sketched:
+    known, notices, limit = list[Share](), list[str](), options.max_batch_bytes
+    if task.place is not None:
+        try:
+            known = load_shares(task.place, options.hash_key, limit)
+        except SourceError as error:
+            notices.append(f"{error}: all segments of {task.copy.path} are read")
+    found = sketch_with_shares(task.copy, options, known)
+    section = section_of_shares(task.name, found.shares, options.hash_key, limit)
+    return _Sketched(found.sketch, section, found.unread_bytes, tuple(notices))
 
 
 def _id_bytes(topic_id: str | None) -> bytes:

@@ -4,7 +4,7 @@ File: head, a section for each copy, index, trailer. A CRC-32C covers each of th
 
     head        offset  size
     magic            0     8  b"KDUMPFPR"
-    version          8     2  3
+    version          8     2  4
     host size       10     2
     CRC             12     4  of the head from byte 16 on
     time            16     8  milliseconds since the epoch
@@ -39,15 +39,17 @@ File: head, a section for each copy, index, trailer. A CRC-32C covers each of th
     keyed           40     8  records with a key
     unkeyed         48     8  records without one
     undecided       56     8  records of transactions that damage hides the end of
-    node            64     4  the broker, -1: not known
-    flags           68     2  1 compacted, 2 transactional, 4 with last records, 8 with all keys of later records
-    problem         70     1  why the copy cannot be compared, an index into PROBLEMS; 0: it can
-    block bits      71     1  of the blocks of offsets that have tables of their own
-    table bits      72     1
-    state bits      73     1  of the tables of last records
-    digest          76    16  BLAKE2b of the bits, both cuts and both cells: copies with the same one are compared
+    oldest          64     8  milliseconds since the epoch: when a segment that was not read again was read, the oldest
+                              of them; -1: all were read
+    node            72     4  the broker, -1: not known
+    flags           76     2  1 compacted, 2 transactional, 4 with last records, 8 with all keys of later records
+    problem         78     1  why the copy cannot be compared, an index into PROBLEMS; 0: it can
+    block bits      79     1  of the blocks of offsets that have tables of their own
+    table bits      80     1
+    state bits      81     1  of the tables of last records
+    digest          84    16  BLAKE2b of the bits, both cuts and both cells: copies with the same one are compared
                               without their cells. All of these are sums of keyed hashes
-    counts          92    40  10 of 4 bytes: of what follows, in this order
+    counts          100   40  10 of 4 bytes: of what follows, in this order
     epochs                28 each: epoch 4, first offset 8, last offset 8, batches 8
     damage                16 each: the offset of the first record that is damaged, and the one after
     open                  16 each: producer id, first offset of a transaction that is open
@@ -71,18 +73,18 @@ from kdump.errors import SourceError
 from kdump.format.index import AbortedTransaction
 from kdump.format.naming import FINGERPRINT_MAGIC, TopicPartition
 from kdump.kernel.crc import crc32c
-from kdump.kernel.sketches import CELL_BYTES, CUT_BYTES, HASH_TABLES, are_cuts, halved
+from kdump.kernel.sketches import CELL_BYTES, CUT_BYTES, HASH_TABLES, added, are_cuts, halved
 from kdump.log.ranges import OffsetRange
 from kdump.named_tuple import NamedTuple
 from kdump.replicas.log_survey import KAFKA_07, OUT_OF_ORDER, UNREADABLE
 
-VERSION: Final = 3
+VERSION: Final = 4
 KEY_ID_BYTES: Final = 16
 _END_MAGIC: Final = b"RPFK"
 _HEAD: Final = struct.Struct("<8sHHIq16s")
 _ENTRY: Final = struct.Struct("<QIIII16siHH")
 _TRAILER: Final = struct.Struct("<QIII4s")
-_SECTION: Final = struct.Struct("<8qiHBBBBxx16s10I")
+_SECTION: Final = struct.Struct("<9qiHBBBBxx16s10I")
 _EPOCH: Final = struct.Struct("<iqqq")
 _PAIR: Final = struct.Struct("<qq")
 _TRIPLE: Final = struct.Struct("<qqq")
@@ -143,6 +145,14 @@ class Sketch(NamedTuple):
         for number in range(len(self.cells) // size):
             yield first + number, self.cells[number * size : (number + 1) * size]
 
+    def tables(self, block_bits: int, bits: int) -> dict[int, bytes]:
+        """The cells of larger blocks by their numbers, in tables of `1 << bits` cells, which are not more."""
+        found = dict[int, bytes]()
+        for number, cells in self.blocks():
+            block, narrow = number >> (block_bits - self.block_bits), narrowed(cells, self.bits, bits)
+            found[block] = added(found[block], narrow) if block in found else narrow
+        return found
+
 
 def narrowed(cells: bytes, bits: int, wanted: int) -> bytes:
     """The cells of tables with `1 << wanted` cells each, of the tables of one or more blocks."""
@@ -159,6 +169,7 @@ class CopySketch(NamedTuple):
     `state` is of the last decided record of each key. `later_keys` are those of records from `as_of` on,
     `has_all_later_keys`: they are all. `aborted` are at most MOST_ABORTED of its transaction indexes. `digest` is of
     the cuts and cells of both, empty where it was not read from a file; copies with the same one need no cells.
+    `oldest_read_ms`: when segments were read that were not read again, the oldest of them; None where all were read.
     """
 
     start_offset: int
@@ -183,6 +194,7 @@ class CopySketch(NamedTuple):
     later_keys: tuple[int, ...] = ()
     has_all_later_keys: bool = False
     digest: bytes = b""
+    oldest_read_ms: int | None = None
 
 
 # ---- a copy
@@ -193,7 +205,7 @@ def section_of(copy: CopySketch) -> bytes:
     state = copy.state or Sketch()
     flags = _COMPACTED * copy.compacted | _TRANSACTIONAL * copy.transactional
     flags |= _STATE * (copy.state is not None) | _LATER * copy.has_all_later_keys
-    marks = [-1 if each is None else each for each in (copy.high_watermark, copy.node_id)]
+    marks = [-1 if each is None else each for each in (copy.high_watermark, copy.oldest_read_ms, copy.node_id)]
     counts = (
         *(len(copy.epochs), len(copy.damage), len(copy.open), len(copy.two_epochs), len(copy.aborted)),
         *(len(copy.records.cuts) // CUT_BYTES, len(state.cuts) // CUT_BYTES, len(copy.later_keys)),
@@ -201,7 +213,7 @@ def section_of(copy: CopySketch) -> bytes:
     )
     head = _SECTION.pack(
         *(copy.start_offset, copy.log_end_offset, copy.as_of, marks[0], copy.reach),
-        *(copy.keyed, copy.unkeyed, copy.undecided, marks[1], flags, PROBLEMS.index(copy.problem or "")),
+        *(copy.keyed, copy.unkeyed, copy.undecided, *marks[1:], flags, PROBLEMS.index(copy.problem or "")),
         *(copy.records.block_bits, copy.records.bits, state.bits),
         *(_digest(copy.records, copy.state), *counts),
     )
@@ -247,6 +259,7 @@ def parse_section(data: bytes | memoryview, *, is_front: bool = False) -> CopySk
         keyed,
         unkeyed,
         undecided,
+        oldest,
         node,
         flags,
         problem,
@@ -256,7 +269,9 @@ def parse_section(data: bytes | memoryview, *, is_front: bool = False) -> CopySk
         digest,
         *n,
     ) = _SECTION.unpack_from(data)
-    if not (0 <= start <= as_of <= end and 0 <= reach and min(keyed, unkeyed, undecided) >= 0 and mark >= -1):
+    if not (
+        0 <= start <= as_of <= end and 0 <= reach and min(keyed, unkeyed, undecided) >= 0 and min(mark, oldest) >= -1
+    ):
         raise ValueError("its offsets cannot be right")
     if problem >= len(PROBLEMS) or max(bits, state_bits) > MOST_BITS or block_bits > 62 or flags >> 4:
         raise ValueError("it has fields that cannot be right")
@@ -265,10 +280,7 @@ def parse_section(data: bytes | memoryview, *, is_front: bool = False) -> CopySk
     state = _checked(Sketch(parts[6], parts[9], 62, state_bits), n[9], start, as_of) if flags & _STATE else None
     if not is_front and _digest(records, state) != digest:
         raise ValueError("its digest is not of its tables")
-    epochs = tuple(EpochRun(*each) for each in _EPOCH.iter_unpack(parts[0]))
-    damage = tuple(OffsetRange(*each) for each in _PAIR.iter_unpack(parts[1]))
-    if any(each.first > each.last for each in epochs) or any(each.start >= each.stop for each in damage):
-        raise ValueError("its ranges cannot be right")
+    epochs, damage = _ranges_of(parts[0], parts[1])
     return CopySketch(
         start_offset=start,
         log_end_offset=end,
@@ -280,9 +292,7 @@ def parse_section(data: bytes | memoryview, *, is_front: bool = False) -> CopySk
         transactional=bool(flags & _TRANSACTIONAL),
         epochs=epochs,
         damage=damage,
-        aborted=tuple(
-            AbortedTransaction(0, producer, first, last, 0) for producer, first, last in _TRIPLE.iter_unpack(parts[4])
-        ),
+        aborted=tuple(_aborted_of(parts[4])),
         problem=PROBLEMS[problem] or None,
         open=tuple((producer, first) for producer, first in _PAIR.iter_unpack(parts[2])),
         two_epochs=struct.unpack(f"<{n[3]}q", parts[3]),
@@ -294,7 +304,22 @@ def parse_section(data: bytes | memoryview, *, is_front: bool = False) -> CopySk
         later_keys=struct.unpack(f"<{n[7]}Q", parts[7]),
         has_all_later_keys=bool(flags & _LATER),
         digest=digest,
+        oldest_read_ms=None if oldest < 0 else oldest,
     )
+
+
+def _ranges_of(epochs: bytes, damage: bytes) -> tuple[tuple[EpochRun, ...], tuple[OffsetRange, ...]]:
+    """The epochs and the damage of a section. Raises ValueError."""
+    runs = tuple(EpochRun(*each) for each in _EPOCH.iter_unpack(epochs))
+    ranges = tuple(OffsetRange(*each) for each in _PAIR.iter_unpack(damage))
+    if any(each.first > each.last for each in runs) or any(each.start >= each.stop for each in ranges):
+        raise ValueError("its ranges cannot be right")
+    return runs, ranges
+
+
+def _aborted_of(data: bytes) -> Iterator[AbortedTransaction]:
+    for producer_id, first, last in _TRIPLE.iter_unpack(data):
+        yield AbortedTransaction(0, producer_id, first, last, 0)
 
 
 def _parts_of(data: bytes | memoryview, counts: Sequence[int]) -> Iterator[bytes]:

@@ -16,7 +16,6 @@ from kdump.format.index import AbortedTransaction
 from kdump.kernel.sketches import (
     NO_KEY_ID,
     OUTCOME_HASHES,
-    added,
     decode,
     records_between,
 )
@@ -36,6 +35,8 @@ MANY: Final = "many"
 """More differs than the tables can name."""
 REPLACED: Final = "replaced"
 """A note with any verdict: records that a later one of their key replaces were not compared."""
+NOT_READ_AGAIN: Final = "not-read-again"
+"""A note with any verdict: segments that had not changed since an older fingerprint were not read for this one."""
 _MOST_KEYS: Final = 100
 _MOST_OFFSET: Final = 1 << 62
 _HASHES: Final = 1 << 64
@@ -114,6 +115,8 @@ class _SketchPair(CopyPair):
 
     def _compare(self) -> None:
         left, right = (each.sketch for each in self._both)
+        if any(each.oldest_read_ms is not None for each in (left, right)):
+            self._notes[NOT_READ_AGAIN] = None
         if self._floor == self._end and left.log_end_offset != right.log_end_offset:
             self._reasons["no-common-offsets"] = None
             return
@@ -159,7 +162,7 @@ class _SketchPair(CopyPair):
         if (left.cuts, left.cells) == (right.cuts, right.cells):
             return [], []
         bits, block_bits = min(left.bits, right.bits), max(left.block_bits, right.block_bits)
-        tables = [_tables(each, block_bits, bits) for each in (left, right)]
+        tables = [each.tables(block_bits, bits) for each in (left, right)]
         found, known = list[_Entry](), list[OffsetRange]()
         for block in sorted(tables[0].keys() & tables[1].keys()):
             low, high = block << block_bits, (block + 1) << block_bits
@@ -320,15 +323,6 @@ def _by_offset(entries: Iterable[_Entry]) -> Iterator[tuple[int, list[_Entry]]]:
     for each in entries:
         found.setdefault(each.offset, []).append(each)
     yield from sorted(found.items())
-
-
-def _tables(sketch: Sketch, block_bits: int, bits: int) -> dict[int, bytes]:
-    """The tables of larger blocks, and of fewer cells."""
-    found = dict[int, bytes]()
-    for number, cells in sketch.blocks():
-        block, narrow = number >> (block_bits - sketch.block_bits), narrowed(cells, sketch.bits, bits)
-        found[block] = added(found[block], narrow) if block in found else narrow
-    return found
 
 
 def _sums(sketch: Sketch) -> dict[int, tuple[int, int, int]]:

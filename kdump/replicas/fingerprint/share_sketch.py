@@ -1,0 +1,272 @@
+"""What a fingerprint says of a copy, from the shares of segments that have not changed and a reading of the others.
+
+Of a log that a log cleaner goes over, or in which there is a transaction, all is read: what its records mean depends on
+later ones. So is a segment in which there is damage.
+"""
+
+import os
+import time
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from kdump.broker.history import EpochRun
+from kdump.errors import SourceError
+from kdump.format.batch import HEADER_SIZE
+from kdump.kernel.scan import BATCH_COLUMNS
+from kdump.kernel.sketches import RecordSketch, facts_of
+from kdump.log.compaction import is_compacted
+from kdump.log.ranges import OffsetRange
+from kdump.named_tuple import NamedTuple
+from kdump.replicas.fingerprint.copy_sketch import (
+    MOST_OFFSET,
+    FingerprintOptions,
+    RecordFeed,
+    borders_of,
+    is_within_limits,
+    sketch_copy,
+    with_sums,
+    without_records,
+)
+from kdump.replicas.fingerprint.fingerprint_format import CopySketch
+from kdump.replicas.fingerprint.segment_shares import (
+    ForgottenError,
+    JoinedShares,
+    KnownSegment,
+    Share,
+    new_sketch,
+    share_of,
+    to_remember,
+)
+from kdump.replicas.log_survey import SegmentFacts, join_epochs, start_of, survey_log
+from kdump.storage.file_memory import settled_stamp
+from kdump.storage.partition import LogFile, Partition
+from kdump.storage.source import reader_of
+from kdump.storage.stamps import Stamp
+from kdump.storage.walk import BatchChunk
+
+_WIDTH: Final = len(BATCH_COLUMNS)
+_POSITION, _SIZE = BATCH_COLUMNS.index("position"), BATCH_COLUMNS.index("size")
+_MOST_SHARES: Final = 256
+"""So many shares of about one size a log is cut into; where it comes to twice as many, it is cut anew."""
+_MOST_SEGMENTS: Final = 1000
+_MOST_EPOCHS: Final = 1000
+
+
+class SharedSketch(NamedTuple):
+    """What a fingerprint says of a copy, its shares, and how many bytes of segments were not read."""
+
+    sketch: CopySketch
+    shares: tuple[Share, ...] = ()
+    unread_bytes: int = 0
+
+
+class _WholeError(Exception):
+    """The log has to be read whole."""
+
+
+class _TransactionError(_WholeError):
+    """The log has transactions."""
+
+
+def sketch_with_shares(
+    partition: Partition,
+    options: FingerprintOptions,
+    known: Sequence[Share] = (),
+    now_ns: Callable[[], int] = time.time_ns,
+) -> SharedSketch:
+    """As sketch_copy, with the shares of segments that are `known` and have not changed. Raises SourceError."""
+    start, bases = start_of(partition), [each.log.base_offset for each in partition.segments]
+    is_small = sum(segment.log.size for segment in partition.segments) < options.least_bytes
+    if start is None or None in bases or is_small or is_compacted(partition, shown=False):
+        return SharedSketch(sketch_copy(partition, options))
+    for several in (known, ()) if 0 < len(known) <= 2 * _MOST_SHARES else ((),):
+        try:
+            return _SharePass(partition, start, options, several, now_ns()).result()
+        except ForgottenError:
+            continue
+        except _TransactionError:
+            return SharedSketch(sketch_copy(partition, options, transactional=True))
+        except _WholeError:
+            break
+    return SharedSketch(sketch_copy(partition, options))
+
+
+class _Segment:
+    """What was found so far in the segment that is read."""
+
+    def __init__(self, log: LogFile, stamp: Stamp | None, end_offset: int) -> None:
+        self.log, self.end_offset = log, end_offset
+        self._stamp, self._is_plain = stamp, stamp is not None
+        self._first: int | None = None
+        self._next = self._last = 0
+        self._epochs = list[EpochRun]()
+
+    def add(self, chunk: BatchChunk) -> None:
+        """Take valid batches. Raises _WholeError where their offsets do not rise."""
+        rows = chunk.walk.scanner.rows
+        first, stop, is_ordered, _, runs = facts_of(rows, chunk.batches, self.end_offset)
+        if not is_ordered:
+            raise _WholeError
+        if self._first is None:
+            self._first = first
+            # The first offset of a message of magic 0 or 1 can depend on those before.
+            self._is_plain = self._is_plain and chunk.row(0).magic >= 2
+        self._is_plain = self._is_plain and rows[_POSITION] == self._next
+        newest = (chunk.batches - 1) * _WIDTH
+        self._last = rows[newest + _POSITION]
+        self._next, self.end_offset = self._last + rows[newest + _SIZE], stop
+        join_epochs(self._epochs, (EpochRun(*each) for each in runs))
+
+    def known(self) -> KnownSegment | None:
+        """The segment, where all of its bytes are valid batches and it is not written to."""
+        stamp = self._stamp
+        if not self._is_plain or stamp is None or self._first is None or self._next != stamp.size:
+            return None
+        header = _header_at(self.log, self._last)
+        if len(self._epochs) > _MOST_EPOCHS or not header:
+            return None
+        facts = SegmentFacts(self._first, self.end_offset, stamp.size, tuple(self._epochs))
+        return KnownSegment(os.path.basename(self.log.path), stamp, self._last, header, facts)
+
+
+def _header_at(log: LogFile, position: int) -> bytes:
+    """The header of a batch; empty where it cannot be read."""
+    try:
+        with log.open() as source:
+            return reader_of(source)(position, HEADER_SIZE)
+    except SourceError:
+        return b""
+
+
+class _SharePass:
+    """A reading of what is not known. Raises _WholeError, ForgottenError."""
+
+    def __init__(
+        self, partition: Partition, start: int, options: FingerprintOptions, known: Sequence[Share], now_ns: int
+    ) -> None:
+        self._partition, self._start, self._options = partition, start, options
+        self._logs = [segment.log for segment in partition.segments]
+        self._read_ms = now_ns // 1_000_000
+        self._stamps = [settled_stamp(log.path, now_ns) for log in self._logs]
+        self._known = dict(self._usable(known))
+        self._begun = self._groups()
+        self._feed = RecordFeed(OffsetRange(start, MOST_OFFSET), options, (), with_state=False)
+        self._shares = list[Share]()
+        self._sketch: RecordSketch | None = None
+        self._sketched = start
+        self._segment: _Segment | None = None
+        self._segments: list[KnownSegment | None] = []
+
+    # ---- what need not be read
+
+    def _usable(self, known: Sequence[Share]) -> Iterator[tuple[int, tuple[Share, SegmentFacts]]]:
+        """By the number of a segment its facts, and the share that it is in."""
+        numbers = {os.path.basename(log.path): number for number, log in enumerate(self._logs)}
+        for share in known:
+            first = numbers.get(share.segments[0].name) if share.segments else None
+            if first is None or share.start_offset != max(self._start, self._base(first)):
+                continue
+            several = list(zip(range(first, len(self._logs)), share.segments, strict=False))
+            if len(several) == len(share.segments) and all(self._is_same(*each) for each in several):
+                yield from ((number, (share, each.facts)) for number, each in several)
+
+    def _base(self, number: int) -> int:
+        base = self._logs[number].base_offset
+        assert base is not None
+        return base
+
+    def _is_same(self, number: int, segment: KnownSegment) -> bool:
+        log = self._logs[number]
+        is_same = os.path.basename(log.path) == segment.name and self._stamps[number] == segment.stamp
+        return is_same and _header_at(log, segment.position) == segment.header != b""
+
+    def _groups(self) -> set[int]:
+        """The numbers of the segments with which a share begins that is read: the active segment has its own."""
+        total = sum(log.size for log in self._logs)
+        least, size, count = max(self._options.least_bytes, total // _MOST_SHARES), 0, 0
+        found = set[int]()
+        for number, log in enumerate(self._logs):
+            if number in self._known:
+                size = count = 0
+                continue
+            if not count or size >= least or count >= _MOST_SEGMENTS or number == len(self._logs) - 1:
+                found.add(number)
+                size = count = 0
+            size, count = size + log.size, count + 1
+        return found
+
+    # ---- the survey
+
+    def begin(self, number: int, end_offset: int) -> SegmentFacts | None:
+        """A segment comes after this offset; gives its facts where it need not be read."""
+        self._end_segment()
+        share, facts = self._known.get(number, (None, None))
+        if share is not None or number in self._begun:
+            self._end_share(end_offset)
+        if share is not None:
+            if not self._shares or self._shares[-1] is not share:
+                self._shares.append(share)
+            return facts
+        if number in self._begun:
+            self._sketched = max(self._start, min(self._base(number), end_offset))
+            borders = [each for each in self._bases_from(number) if each > self._sketched]
+            self._sketch = self._feed.records = new_sketch(self._sketched, array("q", borders))
+        self._segment = _Segment(self._logs[number], self._stamps[number], end_offset)
+        return None
+
+    def _bases_from(self, number: int) -> Iterator[int]:
+        """The base offsets of the segments of the share that begins here."""
+        yield self._base(number)
+        for each in range(number + 1, len(self._logs)):
+            if each in self._begun or each in self._known:
+                return
+            yield self._base(each)
+
+    def watch(self, chunk: BatchChunk, reach: int) -> None:
+        """Take valid batches of the segment."""
+        if reach:
+            raise _WholeError
+        assert self._segment is not None
+        self._segment.add(chunk)
+        self._feed.watch(chunk)
+        if not self._feed.is_whole:
+            raise _TransactionError if self._feed.is_undecided else _WholeError
+
+    def _end_segment(self) -> None:
+        if self._segment is not None:
+            self._segments.append(self._segment.known())
+            self._segment = None
+
+    def _end_share(self, end_offset: int) -> None:
+        """The share ends, before the offset with which the log goes on."""
+        sketch, segments = self._sketch, [each for each in self._segments if each is not None]
+        if sketch is not None and end_offset > self._sketched:
+            newest = max(self._base(len(self._logs) - 1) + 1, end_offset)
+            offsets, whole = OffsetRange(self._sketched, end_offset), OffsetRange(self._start, newest)
+            share = share_of(sketch, offsets, whole, self._read_ms)
+            is_known = len(segments) == len(self._segments)
+            self._shares.append(share._replace(segments=tuple(segments) if is_known else ()))
+        self._sketch, self._segments = None, []
+
+    # ---- the result
+
+    def result(self) -> SharedSketch:
+        """Read the log. Raises _WholeError, ForgottenError."""
+        survey = survey_log(self._partition, self._options.max_batch_bytes, self.watch, known=self.begin)
+        self._end_segment()
+        is_other = survey.start_offset != self._start or survey.compacted or survey.transactional
+        if survey.problem is not None or is_other or not is_within_limits(survey):
+            raise _WholeError
+        self._end_share(survey.end_offset)
+        copy, stop = without_records(survey), max(survey.end_offset, self._start)
+        if stop == self._start:
+            return SharedSketch(copy)
+        whole, borders = OffsetRange(self._start, stop), borders_of(self._partition, self._start, MOST_OFFSET)
+        copy = with_sums(copy, JoinedShares(self._start, borders, self._shares))
+        known = {share.start_offset: share for share, _ in self._known.values()}.values()
+        oldest = min((each.read_ms for each in known), default=None)
+        bases = [self._base(number) for number in range(len(self._logs))]
+        remembered = to_remember(self._shares, whole, bases, self._options.least_bytes)
+        unread = sum(each.size_bytes for each in known)
+        return SharedSketch(copy._replace(oldest_read_ms=oldest), tuple(remembered), unread)
