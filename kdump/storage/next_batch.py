@@ -47,8 +47,8 @@ FOREIGN_FACTOR = 8
 END_BYTES = (1 << 20) + (64 << 10)
 """So far an end is searched by checksum."""
 
-_WINDOW_BYTES: Final = 128 << 10
-_FIRST_BYTES: Final = 32 << 10
+_WINDOW_BYTES: Final = 512 << 10
+_FIRST_BYTES: Final = 128 << 10
 _OFFSET_BYTES: Final = 8
 _SLACK: Final = 9  # a batch ends with at most so many zeros of its own: a count of headers, the end mark of lz4
 _SECTOR: Final = 512
