@@ -76,7 +76,8 @@ class DifferingRecords(NamedTuple):
 class MissingRecords(NamedTuple):
     """Offsets that no copy proves. `exact`: each of them was a record; else the log cleaner may have removed it.
 
-    `last_offset` is None where each copy that comes that far has damage after it: the end of the log is not known.
+    `last_offset` is None where each copy that comes that far has damage after it, or a batch that is left out: the end
+    of the log is not known.
     `below_high_watermark` is None where no high watermark is known.
     """
 
@@ -312,7 +313,7 @@ class _Merge:
             compacted=self._compacted,
             diverged=tuple(each for copy in order if (each := _diverged(copy)) is not None),
             differing=tuple(_differing(coverages, each) for each in found),
-            missing=tuple(self._missing(covered)),
+            missing=tuple(self._missing(covered, left_out)),
             superseded=tuple(self._superseded(coverages, kept)),
             log_start_offset=self._log_start,
             deleted=deleted,
@@ -375,7 +376,7 @@ class _Merge:
             start, stop = max(start, self._within.start), min(stop, self._within.stop)
         return without([OffsetRange(start, stop)] if start < stop else [], covered)
 
-    def _missing(self, covered: Sequence[OffsetRange]) -> Iterable[MissingRecords]:
+    def _missing(self, covered: Sequence[OffsetRange], left_out: Sequence[LeftOutBatch]) -> Iterable[MissingRecords]:
         mark = self._high_watermark
         for first, end in self._holes(covered):
             below = None if mark is None else first < mark
@@ -383,7 +384,7 @@ class _Merge:
         if not self._ends:
             return
         stop = max((each.stop for each in covered), default=0)
-        ends = [copy.batches.ends_damaged for copy in self._copies if copy.cut is None and copy.ends_at(stop)]
+        ends = [copy.ends_open(left_out) for copy in self._copies if copy.cut is None and copy.ends_at(stop)]
         if (mark is None or mark <= stop) and ends and all(ends):
             yield MissingRecords(stop, None, False, None if mark is None else False)
 

@@ -1,7 +1,7 @@
 """One copy of a topic-partition: its valid batches in order, which of them are in doubt, and its history."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kdump.broker.history import EpochRun, History, epoch_runs, history_of
@@ -10,7 +10,7 @@ from kdump.log.log_batches import IndexRange, LogBatches
 from kdump.log.log_slice import LogSlice
 from kdump.log.ranges import OffsetRange, common, without
 from kdump.named_tuple import NamedTuple
-from kdump.replicas.batch_order import LeftOutBatch, ordered
+from kdump.replicas.batch_order import LeftOutBatch, holes_of, ordered
 from kdump.storage.copies import epochs_of
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import Partition
@@ -99,6 +99,15 @@ class ReplicaCopy:
     def ends_at(self, offset: int) -> bool:
         """Whether this is the offset after the last batch; 0 without one."""
         return (self.batches.last[-1] + 1 if len(self.batches) else 0) == offset
+
+    def ends_open(self, left_out: Iterable[LeftOutBatch]) -> bool:
+        """Whether records may have followed the last batch: bytes that are not a valid batch do, or those of `left_out`
+        that are not in the result belong there.
+        """
+        found = self.batches
+        paths = {log.path for log in found.logs}
+        own = [each for each in left_out if each.path in paths and not each.is_made_good]
+        return found.ends_damaged or any(each.last_offset is None for each in holes_of(found, own))
 
     def has(self, other: "ReplicaCopy", number: int) -> int | None:
         """The number of a batch with the offset and the bytes of a batch of another copy."""

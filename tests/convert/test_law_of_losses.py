@@ -76,6 +76,10 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
         Case("compacted/later-0", "offset-back", False, 2, True, "spark", 201155),
         Case("v0-segments-0.8.2.2/segments-0", "offset-overflow", False, 1, False, "spark", 101294),
         Case("crash/crash-0", "rotated-batches", False, 2, False, "spark", 900162),
+        *(
+            Case("mixed-through-3.9.1/mixed-0", "rotated-batches", False, 2, False, output, 911383)
+            for output in ("arrow", "parquet", "log", "arrow-reader", "spark")
+        ),
         Case("compacted/later-0", "swapped-batches", False, 1, False, "log", 7144),
         Case("compacted/later-0", "swapped-batches", True, 2, False, "log", 7144, is_cleaned=True),
     ],

@@ -259,7 +259,7 @@ def _merged(log: KnownLog, parts: Sequence[Sequence[Extent]], offsets: OffsetRan
         copies = [_copy_range(copy, _near(copy.partition.segments, offsets), offsets) for copy in log.copies]
         merged = merge_range(copies, log.common, offsets, options)
     lost = *_lost_of_copies(merged, offsets), *_after_end_of_copies(extents, dict(merged.next_offsets), log.end)
-    is_last = offsets.stop >= log.end
+    is_last = offsets.stop >= log.end and all(each.last_offset is not None for each in lost)  # else that says it
     after = (each for each in merged.left_out if is_last and each.unkept and each.last_offset >= log.end)
     return RangeLog(merged.partition, lost, tuple(_padding(merged, log, offsets)), tuple(after))
 
