@@ -7,21 +7,28 @@ from kdump.broker.cleaner.cleanup import cleanup_of
 from kdump.convert.preparation import PreparedPartition
 from kdump.convert.records.holes import KEPT_HOLES, Hole, PartHoles, joined_holes
 from kdump.convert.results import DamagedLog
+from kdump.format.naming import Kind
 from kdump.log.compaction import is_compacted
 from kdump.log.log_slice import LOWEST
 from kdump.log.ranges import UNKNOWN_END, OffsetRange, united, without
 from kdump.named_tuple import NamedTuple
 from kdump.replicas.merge import MissingRecords
+from kdump.storage.copies import epochs_of
 from kdump.storage.walk import MAX_BATCH_BYTES
-from kdump.verify.checks import segments
+from kdump.verify.checks import offsets, segments
 from kdump.verify.findings import Finding, Severity, make_finding
 
 
 class Missing(NamedTuple):
-    """The offsets that are missing, in order, at most 1000 ranges, and the findings about the end of the log."""
+    """The offsets that are missing, in order, at most 1000 ranges, and the findings about both ends of the log."""
 
     records: tuple[MissingRecords, ...] = ()
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def errors(self) -> list[Finding]:
+        """The findings that are errors."""
+        return [each for each in self.findings if each.severity is Severity.ERROR]
 
 
 def missing_of(of: PreparedPartition, parts: Iterable[PartHoles], start: int | None = None) -> Missing:
@@ -49,6 +56,9 @@ def missing_of(of: PreparedPartition, parts: Iterable[PartHoles], start: int | N
         if not compacted and several[0].first_offset is not None and (empty := _empty_first(of)) is not None:
             found.append(Hole(OffsetRange(empty, several[0].first_offset), exact=False))
             findings += _gone(of, empty, several[0].first_offset)
+        if (begin := _begin(of, several[0])) is not None and (low is None or begin.stop > low):
+            found.append(Hole(begin, exact=False))
+            findings.append(_late(of, begin))
         end = max(end, base or 0) if begins is None else end
         if mark is not None and mark > end and (stop is None or stop > end):
             findings.append(_beyond(of, mark, end))
@@ -111,6 +121,31 @@ def _gone(of: PreparedPartition, empty: int, first: int) -> Iterator[Finding]:
         yield replace(segments.missing(path, first, empty, compacted=False), of=of.partition.topic_partition)
 
 
+def _begin(of: PreparedPartition, part: PartHoles) -> OffsetRange | None:
+    """The offsets before the first batch of a log, where it is known that no log cleaner removed them."""
+    copy, first = of.partition.copy, part.first_offset
+    if copy is None or not copy.whole or first is None or part.first_hole is not None:
+        return None
+    if is_compacted(copy, shown=False):
+        return None
+    bases = [segment.log.base_offset for segment in copy.segments if segment.log.kind is Kind.LOG]
+    if not bases or bases[0] is None or not copy.segments[0].log.size or (len(bases) > 1 and first >= (bases[1] or 0)):
+        return None
+    epochs = epochs_of(copy.epochs)  # the first one begins with the log
+    start = max(bases[0], of.merged.log_start_offset or 0, epochs[0].start_offset if epochs else 0)
+    if start >= first:
+        return None
+    known = cleanup_of(copy, [OffsetRange(bases[0], first)], MAX_BATCH_BYTES)
+    return OffsetRange(start, first) if known.compacts is False else None
+
+
+def _late(of: PreparedPartition, begin: OffsetRange) -> Finding:
+    """A finding about the offsets before the first batch."""
+    assert of.partition.copy is not None
+    found = offsets.begins_late(of.partition.copy.segments[0].log.path, 0, *begin)
+    return replace(found, of=of.partition.topic_partition)
+
+
 def _beyond(of: PreparedPartition, mark: int, end: int) -> Finding:
     named = of.partition.topic_partition
     found = make_finding(
@@ -166,18 +201,19 @@ def _records(found: Iterable[Hole], mark: int | None, *, exact: bool) -> Iterato
 def lost_of(found: Finding) -> tuple[int, int]:
     """The first and the last offset that a finding of `missing_of` is about."""
     ends = ("end_offset", "value") if found.code == "checkpoint/beyond" else ("previous", "base")
-    first, stop = (found.data[name] for name in ends)
+    known = {**found.data, "base": found.offset} if found.code == "offset/gap" else found.data
+    first, stop = (known[name] for name in ends)
     assert isinstance(first, int)
     assert isinstance(stop, int)
     return first + (found.code != "checkpoint/beyond"), stop - 1
 
 
 def refuse_missing(missing: Missing, outcome: str) -> None:
-    """Raise DamagedLog where the log ends below its high watermark, or its first segment is gone.
+    """Raise DamagedLog where the log ends below its high watermark, or its first segment is gone: for an error.
 
     `outcome`: what becomes of the output.
     """
-    for each in missing.findings:
+    for each in missing.errors:
         raise DamagedLog(f"{each.path}: {each.message}; {outcome}")
 
 

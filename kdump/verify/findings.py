@@ -45,7 +45,7 @@ class Finding:
         from kdump.verify.catalogue.sentence import sentence_of  # a valid log needs no catalogue
 
         where = {"position": self.position, "length": self.length, "offset": self.offset}
-        return sentence_of(self.code, {**where, "unproven": False, **self.data})
+        return sentence_of(self.code, {**where, "unproven": False, "begins": False, **self.data})
 
     @property
     def topic_partition(self) -> naming.TopicPartition | None:

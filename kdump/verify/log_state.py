@@ -28,7 +28,8 @@ class LogState:
     `broken`: bytes or segments are damaged or missing. `gapped`: offsets are missing. `compacted`: the log cleaner
     went over it. `magics` counts batches by magic. `epochs` are the changes of the leader epoch: epoch, first offset,
     position. `empty` are the paths of the segments before the active one that have no bytes. `holes` are the offsets
-    [start, stop) between two segments, each after the path of the second.
+    [start, stop) between two segments, each after the path of the second. `begin` is the first offset of the first
+    batch, where that begins the first file, after the path of that.
     """
 
     def __init__(self, compacted: bool) -> None:
@@ -40,6 +41,7 @@ class LogState:
         self.epochs: list[tuple[int, int, int]] = []
         self.empty_segments: list[str] = []
         self.holes: list[tuple[str, int, int]] = []
+        self.begin: tuple[str, int] | None = None
 
     @property
     def end_offset(self) -> int | None:
@@ -84,6 +86,8 @@ class LogState:
                 self.epochs.append(change)
         if not log.size and not log.active and log.base_offset is not None:
             self.empty_segments.append(log.path)
+        if self.previous is None and scanned.first_spans and scanned.first_position == 0:
+            self.begin = log.path, scanned.first_offset
         epoch = scanned.known_epoch if scanned.linked else -1
         last = scanned.last_position, scanned.last_offset
         self.previous = PreviousSegment(log.path, log.base_offset, end_offset, *last, epoch)

@@ -63,8 +63,9 @@ class PartitionVerifier:
         self._report.directory_files = partition.directory_files if options.valid_segments else None
         self._reader = CompanionReader(self._report, options)
         self._epochs_file = None if partition.epochs is None else self._reader.read(partition.epochs)
-        first = next((one.log.base_offset for one in partition.segments), None)
-        self._log_start = max(first or 0, context.log_start_offset or 0, self._first_epoch())
+        bases = [one.log.base_offset or 0 for one in partition.segments] or [0]
+        self._first_epoch = self._read_first_epoch()
+        self._log_start = max(bases[0], context.log_start_offset or 0, min(self._first_epoch, max(bases)))
         self._state = LogState(context.cleaned)
         self._producers = ProducerVerifier(partition, self._report, self._reader, self._log_start)
         self._indexes = IndexVerifier(partition, self._report, self._reader)
@@ -98,14 +99,12 @@ class PartitionVerifier:
             self._is_compacted_topic = is_compacted_log(self._partition.topic_partition, shown=of_metadata)
         return self._is_compacted_topic
 
-    def _first_epoch(self) -> int:
+    def _read_first_epoch(self) -> int:
         """The first offset of the first leader epoch, which moves with the log start offset; 0 where not known."""
-        bases = [one.log.base_offset for one in self._partition.segments]
         try:
-            first = next((entry.start_offset for entry in epoch_entries(self._epochs_file or b"")), 0)
+            return next((entry.start_offset for entry in epoch_entries(self._epochs_file or b"")), 0)
         except CheckpointError:
             return 0
-        return min(first, max((base or 0 for base in bases), default=0))
 
     @property
     def path(self) -> str:
@@ -419,6 +418,7 @@ class PartitionVerifier:
         """Check the segments together: empty ones, several magics, a timestamp that blocks retention."""
         report, partition, state = self._report, self._partition, self._state
         self._add_missing_segments()
+        self._add_missing_begin()
         if state.empty_segments:
             from kdump.verify.checks import segments
 
@@ -451,6 +451,25 @@ class PartitionVerifier:
             is_removed = known.is_compaction(hole)
             self._report.missing_is_known &= is_removed is not None
             self._report.add([segments.missing(path, hole.stop, hole.start, compacted=is_removed)])
+
+    def _add_missing_begin(self) -> None:
+        """Add what is missing before the first batch, where it is known that no log cleaner removed it."""
+        begin, options, start = self._state.begin, self._options, max(self._log_start, self._first_epoch)
+        if begin is None or begin[1] <= start or not self._partition.whole:
+            return
+        if options.compacted or self._context.cleaned:
+            return
+        path, first = begin
+        if options.compacted is None:
+            from kdump.broker.cleaner.cleanup import cleanup_of
+            from kdump.log.ranges import OffsetRange
+
+            hole = OffsetRange(self._partition.segments[0].log.base_offset or 0, first)
+            if cleanup_of(self._partition, [hole], options.max_batch_bytes, options.metadata).compacts is not False:
+                return
+        from kdump.verify.checks import offsets
+
+        self._report.add([offsets.begins_late(path, 0, start, first)])
 
     def _segments_after(self, path: str) -> int:
         """The number of segments after the one at this path."""

@@ -15,7 +15,7 @@ OUTCOMES = frozenset(("truncates", "deletes", "rebuilds", "refuses", "renames", 
 
 def check(finding: Finding) -> None:
     """Its sentence has all that the catalogue's template names, and reads as one."""
-    always = {"position", "length", "offset", "unproven"}
+    always = {"position", "length", "offset", "unproven", "begins"}
     assert set(_names(CATALOGUE[finding.code].sentence)) <= finding.data.keys() | always
     message = finding.message
     # What a file says is quoted, but for the names of topics; the renderers escape it.

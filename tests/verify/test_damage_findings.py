@@ -49,7 +49,6 @@ SOMETIMES = {
     "resealed-control": "a control batch without a producer is no business of a broker's",
     "resealed-not-transactional": "the last batch of a transaction may have been its first",
     "bad-marker": "bytes after the fields of a marker are ignored",
-    "removed-batch": "of the last one nothing is left to tell",
     "index-flip": "an offset may be any of those after the position and before the next entry",
     "missing-segment": "retention takes the first one, and of the last one nothing is left to tell",
     "timeindex-emptied": "the newest one gets its entry when the segment is closed",

@@ -190,3 +190,61 @@ def test_a_conversion_and_a_recovery_say_the_same(name: str, tmp_path: Path) -> 
     assert missing == ([] if expected is INFO else [(HOLE[0], HOLE[1] - 1, expected is ERROR)])
     (plan,) = (each for each in kdump.plan_recovery(kdump.discover(str(place))) if hasattr(each, "lost"))
     assert plan.lost.damaged.exact == (expected is ERROR)
+
+
+def begins_late(broker: Path, key: bytes | None = b"k") -> Path:
+    """A copy of t-0 whose first batch is gone."""
+    place = copy(broker, key)
+    (place / f"{6:020}.log").unlink()
+    (place / f"{0:020}.log").write_bytes(batch(1, key) + batch(2, key))
+    return place
+
+
+BEGINS: dict[str, tuple[Callable[[Path], object], bool]] = {
+    "nothing": (nothing, False),
+    "its checkpoint": (checkpoint("t 0 5"), False),
+    "compact": (with_policy("compact"), False),
+    "delete": (with_policy("delete"), True),
+    "no policy, which is delete": (with_policy(None), True),
+    "an epoch that begins there": (lambda broker: (with_policy("delete")(broker), epochs("3 1")(broker)), False),
+    "an epoch that begins before": (lambda broker: (with_policy("delete")(broker), epochs("3 0")(broker)), True),
+    "a log start offset": (
+        lambda broker: (
+            with_policy("delete")(broker),
+            (broker / "log-start-offset-checkpoint").write_bytes(build.checkpoint("t 0 1")),
+        ),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BEGINS)
+def test_a_first_batch_above_the_name_of_its_file(name: str, tmp_path: Path) -> None:
+    """As a log cleaner leaves one, where it goes over the topic: then nothing is said."""
+    add, is_lost = BEGINS[name]
+    place = begins_late(tmp_path / "broker")
+    add(tmp_path / "broker")
+    (report,) = kdump.verify_logs(kdump.discover(str(place)))
+    results = list(kdump.convert_logs(kdump.discover(str(place)), str(tmp_path / "out")))
+    of_convert = [each for result in results if isinstance(result, ConvertFindings) for each in result.findings]
+    for findings in (report.findings, of_convert):
+        found = [each for each in findings if each.code == "offset/gap"]
+        assert [(each.severity, each.offset, each.data["missing"]) for each in found] == [(WARNING, 1, 1)] * is_lost
+        assert all("the first batch of the log has offset 1, 1 above where" in each.message for each in found)
+    missing = [each for result in results if isinstance(result, PartitionConversion) for each in result.missing]
+    assert [(each.first_offset, each.last_offset, each.exact) for each in missing] == [(0, 0, False)] * is_lost
+    shown: list[kdump.log.DamagedRange] = []
+    kdump.arrow(place, on_damage=shown.append).read_all()
+    assert [(each.code, each.first_offset, each.last_offset) for each in shown] == [("offset/gap", 0, 0)] * is_lost
+    strict = kdump.ConvertOptions(strict=True)
+    again = kdump.convert_logs(kdump.discover(str(place)), str(tmp_path / "strict"), strict)
+    assert any(isinstance(each, PartitionConversion) for each in again)
+
+
+def test_a_first_batch_without_a_key_says_it_too(tmp_path: Path) -> None:
+    place = begins_late(tmp_path / "broker", None)
+    (report,) = kdump.verify_logs(kdump.discover(str(place)))
+    assert [each.code for each in report.findings if each.severity is WARNING] == ["offset/gap"]
+    options = kdump.VerifyOptions(compacted=True)
+    (report,) = kdump.verify_logs(kdump.discover(str(place)), options)
+    assert not [each for each in report.findings if each.severity is WARNING]

@@ -100,11 +100,13 @@ def is_compacted_topic(partition: Partition, metadata: str | None = None) -> boo
 
 
 def _has_record_without_key(partition: Partition, holes: Sequence[OffsetRange], max_batch_bytes: int) -> bool:
-    """Whether a segment beside a hole begins with records of which one has no key."""
+    """Whether a segment beside a hole, or with it at its start, begins with records of which one has no key."""
     ends = {each.stop for each in holes}
     logs = [segment.log for segment in partition.segments]
     beside = [number for number, log in enumerate(logs) if number and log.base_offset in ends]
     chosen = sorted({number for each in beside[:_MOST_SEGMENTS] for number in (each - 1, each)})
+    if any(each.start == logs[0].base_offset for each in holes):
+        chosen = [0, *chosen]
     return any(_begins_without_key(logs[number], max_batch_bytes) for number in chosen)
 
 

@@ -197,7 +197,7 @@ class _TableRun:
         missing = missing_of(of, (part.holes for part in parts))
         if missing.findings:
             yield ConvertFindings(missing.findings, {})
-        if each.strict and missing.findings:
+        if each.strict and missing.errors:
             try:
                 refuse_missing(missing, NO_OUTPUT if self._has_output else NOTHING)
             except DamagedLog as refused:

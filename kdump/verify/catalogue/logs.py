@@ -120,12 +120,15 @@ ENTRIES = (
         _W,
         "Offsets are missing between batches",
         (
-            "gaps between batches: {count}, offsets missing: {missing}, in the largest gap: {largest}; at the "
-            "first gap offset {offset} follows offset {previous}"
+            "gaps between batches: {count}, offsets missing: {missing}, in the largest gap: {largest}; "
+            "{begins:?the first batch of the log has offset {offset}, {missing} above where the log begins|at the "
+            "first gap offset {offset} follows offset {previous}}"
         ),
         (
             "Legal where the log cleaner compacted the log: then this is info. Elsewhere a leader assigns "
-            "offsets without gaps, so records are missing."
+            "offsets without gaps, so records are missing. A gap before the first batch of a log is what a log cleaner "
+            "leaves, too: it is reported only where the cleanup.policy, or a record without a key, says that none goes "
+            "over the log."
         ),
         _KEPT,
         "LogCleaner, UnifiedLog.append",

@@ -50,6 +50,26 @@ def gaps(found: "MissingOffsets", *, compacted: bool) -> Finding:
     )
 
 
+def begins_late(path: str, position: int, start: int, first: int) -> Finding:
+    """offset/gap: a log begins above its first offset `start` with the first offset of its first batch.
+
+    Only where it is known that no log cleaner goes over it (kdump.broker.cleaner.cleanup).
+    """
+    missing = first - start
+    return make_finding(
+        "offset/gap",
+        path,
+        position,
+        0,
+        offset=first,
+        previous=start - 1,
+        count=1,
+        missing=missing,
+        largest=missing,
+        begins=True,
+    )
+
+
 class LogEnd(NamedTuple):
     """An offset at which a log has ended, and what says so."""
 
