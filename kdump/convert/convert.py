@@ -63,9 +63,8 @@ def convert_logs(
     if options.schemas not in (None, AUTO):
         schemas_at(options.schemas)
     partitions: list[PreparedPartition] = []
-    failed = False
-    topics = set[str]()
-    for each in prepare(_with_topics(found, topics), _prepare_options(options, engine), named, engine, on_path):
+    failed, topics, how = False, set[str](), _prepare_options(options, engine)
+    for each in prepare(_with_topics(found, topics), how, named, engine, on_path):
         if isinstance(each, SourceError):
             failed = True
             yield each
@@ -88,7 +87,7 @@ def convert_logs(
     else:
         from kdump.convert.parquet.tasks import convert_to_folder
 
-        run = convert_to_folder(partitions, path, options, engine or Serial(), inputs=named, on_bytes=on_bytes)
+        run = convert_to_folder(partitions, path, options, engine or Serial(), how, inputs=named, on_bytes=on_bytes)
     try:
         for item in _with_refusals(run):
             yield item if not isinstance(item, OutputFile) else item.below(path, is_folder=options.target.is_folder)
@@ -136,6 +135,7 @@ def _prepare_options(options: ConvertOptions, engine: Engine | None) -> PrepareO
         options.target is Target.LOG,
         options.max_batch_bytes,
         options.read_policy.shared_by(1 if engine is None else engine.slots),
+        without_headers=options.target is Target.PARQUET and not options.dry_run and not options.until_stable,
     )
 
 

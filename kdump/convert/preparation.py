@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from kdump.convert.choice import Choice, ChosenCopies, Included, choose
-from kdump.convert.records.ordered_log import ordered_log
+from kdump.convert.records.ordered_log import OrderedLog, ordered_log
+from kdump.convert.records.unread_headers import without_headers
 from kdump.engine.protocol import Engine, Serial
 from kdump.errors import NotALog, SourceError, only
 from kdump.format.naming import Kind
@@ -44,7 +45,8 @@ class PreparedPartition(NamedTuple):
 
 class PrepareOptions(NamedTuple):
     """`until_stable`: up to the last stable offset. `takes_07`: also logs of Kafka 0.7. `read_policy`: how each process
-    reads the logs, now and when the prepared ones are read.
+    reads the logs, now and when the prepared ones are read. `without_headers`: the headers of an object need not be
+    read before its records (kdump.convert.records.unread_headers); `settle` prepares a log for which they have to be.
     """
 
     choice: Choice = Choice()
@@ -53,6 +55,7 @@ class PrepareOptions(NamedTuple):
     takes_07: bool = False
     max_batch_bytes: int = MAX_BATCH_BYTES
     read_policy: ReadPolicy = ReadPolicy()
+    without_headers: bool = False
 
 
 class _PreparationTask(NamedTuple):
@@ -126,6 +129,44 @@ def _prepare_copies(task: _PreparationTask) -> list[PreparedPartition | SourceEr
     return prepared
 
 
+class _SettleTask(NamedTuple):
+    """A log that was prepared without its headers, to prepare with them."""
+
+    of: PreparedPartition
+    options: PrepareOptions
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of its logs."""
+        return sum(each.log.size for each in self.of.partition.slices)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The path of the topic-partition."""
+        return (self.of.partition.path,)
+
+
+def settle(
+    several: Sequence[PreparedPartition], options: PrepareOptions, engine: Engine
+) -> Iterator[PreparedPartition | SourceError]:
+    """The same logs with their headers, which the engine reads where there is enough of them."""
+    tasks = [_SettleTask(each, options._replace(without_headers=False)) for each in several]
+    if sum(each.size_bytes for each in tasks) < _LEAST_BYTES:
+        engine = Serial()
+    for _, found in engine.map(_settled, tasks):
+        yield found
+
+
+def _settled(task: _SettleTask) -> PreparedPartition | SourceError:
+    """A log with its headers; the function that an engine maps."""
+    merged = task.of.merged
+    try:
+        with only(merged.partition.path):
+            return _prepared(merged, task.options)
+    except SourceError as error:
+        return error
+
+
 def refuse_nameless(partitions: Iterable[SlicedPartition], columns: Sequence[str]) -> None:
     """Raise SourceError where rows of several logs without a name would not be told apart."""
     nameless = [each for each in partitions if each.topic_partition is None]
@@ -144,7 +185,8 @@ def _refuse_07(path: str, kinds: Iterable[Kind]) -> None:
 
 
 def _prepared(merged: MergedPartition, options: PrepareOptions) -> PreparedPartition:
-    log = ordered_log(merged.partition, options.max_batch_bytes)
+    unread = without_headers(merged.partition) if options.without_headers else None
+    log = OrderedLog(unread) if unread is not None else ordered_log(merged.partition, options.max_batch_bytes)
     partition = log.partition
     if merged.other_topic_ids and partition.replica is None:
         partition = partition._replace(replica=merged.topic_id)  # another topic has the same name

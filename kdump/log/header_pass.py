@@ -15,7 +15,8 @@ from kdump.storage.source import InputFile, reason_of
 
 _BUFFER_BYTES: Final = 128 << 10
 _SUSPECT: Final = BATCH_COLUMNS.index("suspect")
-_OUT_OF_ORDER: Final = sum(1 << SUSPECTS.index(code) for code in ("offset/backwards", "offset/range"))
+OUT_OF_ORDER: Final = sum(1 << SUSPECTS.index(code) for code in ("offset/backwards", "offset/range"))
+"""The bits of a batch that is not in order."""
 _UNKNOWN: Final = HeaderPass(transactional=True, is_ordered=False, is_continuous=False)
 
 
@@ -84,7 +85,7 @@ class _Headers:
             source.read_until(stop)
             for _ in walk_headers(scanner, source, start, stop):
                 suspects = scanner.rows[_SUSPECT : scanner.count * len(BATCH_COLUMNS) : len(BATCH_COLUMNS)]
-                self.is_ordered = self.is_ordered and not any(bits & _OUT_OF_ORDER for bits in suspects.tolist())
+                self.is_ordered = self.is_ordered and not any(bits & OUT_OF_ORDER for bits in suspects.tolist())
         return None if start < stop and scanner.reached < stop else scanner.state()
 
 

@@ -61,7 +61,8 @@ class HeaderPass(NamedTuple):
     went over it. Where damage hides a header, there may be transactions, and order and offsets are not known.
     `first_offset` is None where the first batch does not say it, or is not known; `next_offset` follows the last batch.
     `missing` are missing segments and offsets, of a log that is not compacted. `gaps`: offsets that are
-    missing between batches were records; kdump.convert.records.ordered_log finds it out.
+    missing between batches were records; kdump.convert.records.ordered_log finds it out. `is_assumed`: they were not
+    read (kdump.convert.records.unread_headers).
     """
 
     transactional: bool
@@ -72,6 +73,7 @@ class HeaderPass(NamedTuple):
     next_offset: int | None = None
     missing: tuple[MissingOffsets, ...] = ()
     gaps: bool = False
+    is_assumed: bool = False
 
     def has_all(self, start: int, stop: int) -> bool:
         """Whether no offset of [start, stop) is missing."""

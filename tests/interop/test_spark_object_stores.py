@@ -21,6 +21,7 @@ pytest.importorskip("s3fs", reason="pip install kdump[cloud]")
 # what is imported now needs these packages
 from interop.test_object_stores import FIXTURES, LOG, URL, copied, put_segment
 from kdump.spark import KdumpSource
+from kdump.storage.object_store import BLOCK_BYTES
 from support.laws import of_the_day
 from support.object_stores import kdump
 from support.s3_server import Server, s3_server
@@ -147,3 +148,14 @@ def test_a_large_log_is_read_in_ranges(store: Store, tmp_path: Path) -> None:
     gets = [line for line in store.server.lines if line == f"GET /bucket/large-0/{LOG}"]
     assert len(gets) >= 8
     assert store.server.sent_bytes < 4 * len(data)
+
+
+def test_a_healthy_log_is_fetched_once_to_convert_it(store: Store, tmp_path: Path) -> None:
+    """By a worker: that its headers say nothing else shows when its records are read."""
+    url, data = put_segment(store.server, "once-0", 40 << 20)
+    command = ("convert", "--master", MASTER, "-o", str(tmp_path / "out"), url)
+    done = kdump(*command, environment=store.server.environment, seconds=SECONDS)
+    assert done.status == 0, done.problems
+    gets = [line for line in store.server.lines if line == f"GET /bucket/once-0/{LOG}"]
+    assert len(gets) <= len(data) / BLOCK_BYTES + 4
+    assert len(data) <= store.server.sent_bytes <= 1.02 * len(data) + 100_000

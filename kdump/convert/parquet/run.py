@@ -27,6 +27,7 @@ from kdump.convert.tables import record_schema
 from kdump.convert.value_texts import log_columns
 from kdump.format.batch import first_known_offset
 from kdump.log.damage import DamagedRange
+from kdump.log.header_pass import SliceHeaders
 from kdump.log.isolation import Isolation
 from kdump.log.log_slice import SlicedPartition
 from kdump.named_tuple import NamedTuple
@@ -52,6 +53,7 @@ class WrittenPart(NamedTuple):
     findings: tuple[DamagedRange, ...]
     findings_dropped: int
     is_beyond: bool
+    headers: tuple[SliceHeaders, ...] = ()
 
 
 def write_part(
@@ -68,7 +70,7 @@ def write_part(
     """Write the files of a topic-partition, or of a part of it, under temporary names, in any process.
 
     Each call gives its files names of their own. `damage` takes what is not a valid batch, in another thread. Raises
-    KdumpError, and has removed what it wrote then.
+    KdumpError, and HeadersNeeded for a log that was taken for another one, and has removed what it wrote then.
     """
     damage = DamagedRanges() if damage is None else damage
     stream = RecordStream(
@@ -103,6 +105,7 @@ def write_part(
         tuple(damage.kept),
         damage.dropped,
         stream.is_beyond,
+        tuple(stream.slice_headers),
     )
 
 

@@ -5,7 +5,7 @@ write files; this process gives them their names.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Final
 
 from kdump.convert.damage_log import NOTHING, DamageLog, joined_findings
@@ -18,9 +18,10 @@ from kdump.convert.parquet.manifest import ConversionSettings, ConvertedFile, Co
 from kdump.convert.parquet.output_directory import OutputDirectory, StagingFolder, nameless_twice
 from kdump.convert.parquet.run import WrittenPart, join_parts, write_part
 from kdump.convert.parquet.writer import formats_of
-from kdump.convert.preparation import PreparedPartition
+from kdump.convert.preparation import PreparedPartition, PrepareOptions, settle
 from kdump.convert.records.log_parts import cut_into_parts
 from kdump.convert.records.part_tasks import closed_results, group_small_parts, size_of_log
+from kdump.convert.records.unread_headers import HeadersNeeded, read_so
 from kdump.convert.results import (
     Converted,
     ConvertFindings,
@@ -113,9 +114,9 @@ class _PartGroup(NamedTuple):
 
 
 class _PartResult(NamedTuple):
-    """What was written of a part, or the error."""
+    """What was written of a part, or the error; None where the headers of the log have to be read first."""
 
-    written: WrittenPart | KdumpError
+    written: WrittenPart | KdumpError | None
     skipped: tuple[ConvertFindings, ...]
     ranges: int = 0
     bytes: int = 0
@@ -152,22 +153,40 @@ def convert_to_folder(
     output: str,
     options: ConvertOptions,
     engine: Engine,
+    how: PrepareOptions,
     *,
     inputs: Iterable[str] = (),
     on_bytes: Callable[[int], object] | None = None,
 ) -> Iterator[Converted]:
     """Write the partitions into a folder; yields what was converted of each, in their order, and its files.
 
-    A partition that cannot be converted is its error, and the folder has of it what it had before. Raises KdumpError
-    for the folder.
+    A partition that cannot be converted is its error, and the folder has of it what it had before. `how` they were
+    prepared: those that were not what they were taken for are prepared and read again, after all others. Raises
+    KdumpError for the folder.
     """
     with OutputDirectory(output, settings_of(options), inputs) as folder:
-        run = _FolderRun(folder, options, engine, on_bytes)
+        run = _FolderRun(folder, options, engine, how, on_bytes)
         found = [_PartitionRun(each, options) for each in partitions]
-        run.plan([each for each in found if each.error is None])
-        with closing(run.written([part for each in found for part in each.parts])) as results:
-            for each in found:
-                yield from each.committed(run, [next(results) for _ in each.parts])
+        run.settle([each for each in found if run.goes_on(each)])
+        run.plan(found)
+        waiting: list[tuple[_PartitionRun, list[Converted] | None]] = []
+        with closing(run.results(found)) as results:
+            for each, parts in results:
+                if each.needs_headers(parts, run.max_batch_bytes):
+                    run.discard(parts)
+                    waiting.append((each, None))
+                elif waiting:
+                    waiting.append((each, list(each.committed(run, parts))))
+                else:
+                    yield from each.committed(run, parts)
+        again = [each for each, values in waiting if values is None]
+        if not again:
+            return
+        run.settle(again)
+        run.plan(again)
+        with closing(run.results(again)) as results:
+            for each, values in waiting:
+                yield from each.committed(run, next(results)[1]) if values is None else values
             for _ in results:  # so that the engine ends its processes
                 raise AssertionError
 
@@ -176,10 +195,15 @@ class _PartitionRun:
     """The conversion of a topic-partition: what was found before it is read, and its parts."""
 
     def __init__(self, of: PreparedPartition, options: ConvertOptions) -> None:
+        self._is_strict = options.strict
+        self.begin(of)
+
+    def begin(self, of: PreparedPartition) -> None:
+        """Begin with what was prepared."""
         self.of = of
         self.error: KdumpError | None = None
         self.plan: _PartPlan | None = None
-        self.damage = DamageLog(of, strict=options.strict)
+        self.damage = DamageLog(of, strict=self._is_strict)
         try:
             self.damage.begin()
         except DamagedLog as error:
@@ -188,6 +212,21 @@ class _PartitionRun:
     @property
     def parts(self) -> tuple[SlicedPartition, ...]:
         return () if self.plan is None or self.error is not None else self.plan.parts
+
+    def needs_headers(self, parts: Sequence[_PartResult], max_batch_bytes: int) -> bool:
+        """Whether the log is not what it was taken for, by what reading it showed."""
+        partition, written = self.of.partition, [each.written for each in parts]
+        failed = self.error is not None or any(isinstance(each, KdumpError) for each in written)
+        if failed or partition.headers is None or not partition.headers.is_assumed:
+            return False
+        headers = [headers for each in written if isinstance(each, WrittenPart) for headers in each.headers]
+        try:
+            known = read_so(partition, headers, max_batch_bytes)
+        except KdumpError as error:
+            self.error = error
+            return False
+        self.of = self.of._replace(partition=known or partition)
+        return known is None
 
     def committed(self, run: "_FolderRun", parts: list[_PartResult]) -> Iterator[Converted]:
         """Give the files of the partition their names, where each part was written."""
@@ -210,7 +249,7 @@ class _PartitionRun:
             missing = missing_of(self.of, holes, self.plan.start.offset)
             if missing.findings:
                 yield ConvertFindings(missing.findings, {})
-            if run.strict and missing.findings:
+            if run.strict and missing.errors:
                 run.discard(parts)
                 refuse_missing(missing, NOTHING)
             left_out = _left_out(self.of, not_damaged(missing.records, holes))
@@ -239,10 +278,11 @@ class _FolderRun:
         folder: OutputDirectory,
         options: ConvertOptions,
         engine: Engine,
+        how: PrepareOptions,
         on_bytes: Callable[[int], object] | None,
     ) -> None:
         self.folder = folder
-        self._options, self._engine = options, engine
+        self._options, self._engine, self._how = options, engine, how
         self.max_batch_bytes, self.strict = options.max_batch_bytes, options.strict
         self._inside = on_bytes if engine.slots == 1 else None  # another process cannot call it
         self._outside = on_bytes if engine.slots > 1 else None
@@ -251,8 +291,28 @@ class _FolderRun:
 
     # ---- planning
 
-    def plan(self, conversions: Sequence[_PartitionRun]) -> None:
-        """Set the plan of each, or its error."""
+    def goes_on(self, of: _PartitionRun) -> bool:
+        """Whether only a part of a log will be read that was prepared without its headers."""
+        partition = of.of.partition
+        if of.error is not None or partition.headers is None or not partition.headers.is_assumed:
+            return False
+        rewrite = partition.topic_partition in self._options.rewrite
+        with suppress(KdumpError):  # its plan says it
+            return self.folder.entry_of(partition, rewrite=rewrite) is not None
+        return False
+
+    def settle(self, conversions: Sequence[_PartitionRun]) -> None:
+        """Prepare logs again, with their headers."""
+        prepared = settle([each.of for each in conversions], self._how, self._engine)
+        for each, of in zip(conversions, prepared, strict=True):
+            if isinstance(of, PreparedPartition):
+                each.begin(of)
+            else:
+                each.error, each.plan = of, None
+
+    def plan(self, conversions: Iterable[_PartitionRun]) -> None:
+        """Set the plan of each that has no error, or its error."""
+        conversions = [each for each in conversions if each.error is None]
         total = sum(size_of_log(each.of.partition) for each in conversions)
         part_bytes = min(max(total // (2 * self._engine.slots), _LEAST_BYTES), _MOST_BYTES)
         checkpoints = CheckpointCache()
@@ -295,6 +355,16 @@ class _FolderRun:
             of.plan = plan._replace(start=plan.start._replace(entry=entry))
 
     # ---- writing
+
+    def results(
+        self, conversions: Sequence[_PartitionRun]
+    ) -> Generator[tuple[_PartitionRun, list[_PartResult]], None, None]:
+        """The results of the parts of each, in their order."""
+        with closing(self.written([part for each in conversions for part in each.parts])) as results:
+            for each in conversions:
+                yield each, [next(results) for _ in each.parts]
+            for _ in results:  # so that the engine ends its processes
+                raise AssertionError
 
     def written(self, parts: Sequence[SlicedPartition]) -> Generator[_PartResult, None, None]:
         """The results of the parts, in their order."""
@@ -375,6 +445,8 @@ class _Writer:
                     read_policy=task.read_policy,
                     on_bytes=self._on_bytes,
                 )
+        except HeadersNeeded:
+            return _PartResult(None, ())
         except KdumpError as error:
             return _PartResult(error, tuple(damage.values()))
         found = tuple(damage.values())

@@ -92,7 +92,8 @@ def _groups(pieces: Sequence[_SlicePiece], part_bytes: int) -> list[list[_SliceP
 
 def _pieces(partition: SlicedPartition, number: int, each: LogSlice, part_bytes: int) -> Iterator[_SlicePiece]:
     headers = partition.headers
-    proved = headers is not None and headers.is_ordered  # else damage may hide where a batch begins
+    # Else damage may hide where a batch begins.
+    proved = headers is not None and headers.is_ordered and not headers.is_assumed
     if each.log.kind is Kind.LOG and proved and size_of(each) >= part_bytes * 3 // 2:
         with each.log.open() as source:
             for position in _borders(each, source, part_bytes):

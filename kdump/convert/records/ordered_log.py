@@ -57,8 +57,8 @@ def ordered_log(partition: SlicedPartition, max_batch_bytes: int) -> OrderedLog:
     headers = read_headers(partition.slices)
     copy = partition.copy
     if headers.is_ordered or copy is None or not copy.segments:
-        known = partition._replace(headers=_with_gaps(headers, copy))
-        return OrderedLog(known, findings=tuple(_asked(known, headers, max_batch_bytes)))
+        known = partition._replace(headers=with_gaps(headers, copy))
+        return OrderedLog(known, findings=tuple(findings_of_missing(known, headers, max_batch_bytes)))
     known = partition._replace(headers=headers)
     found = LogBatches([LogSlice(segment.log) for segment in copy.segments])
     for error in found.read(max_batch_bytes):
@@ -67,8 +67,8 @@ def ordered_log(partition: SlicedPartition, max_batch_bytes: int) -> OrderedLog:
         headers = headers._replace(
             transactional=found.transactional, compacted=found.compacted, missing=tuple(_missing(found))
         )
-        known = known._replace(headers=_with_gaps(headers, copy))
-        return OrderedLog(known, findings=tuple(_asked(known, headers, max_batch_bytes)))
+        known = known._replace(headers=with_gaps(headers, copy))
+        return OrderedLog(known, findings=tuple(findings_of_missing(known, headers, max_batch_bytes)))
     order = ordered(copy, found)
     compacted = is_compacted(copy, shown=found.compacted) or bool(is_compacted_topic(copy))
     slices = tuple(slices_in_order(order.batches, compacted=compacted))
@@ -82,7 +82,8 @@ def ordered_log(partition: SlicedPartition, max_batch_bytes: int) -> OrderedLog:
         for each in holes_of(order.batches, left_out)
         if (stop is None or each.offsets.start < stop) and (first is None or each.offsets.stop > first)
     )
-    findings = (*unordered_findings(left_out), *missing_findings(holes), *_asked(known, headers, max_batch_bytes))
+    of_missing = findings_of_missing(known, headers, max_batch_bytes)
+    findings = (*unordered_findings(left_out), *missing_findings(holes), *of_missing)
     if order.batches.ends_damaged and len(order.batches):
         last = found.damage[-1]
         holes += (missing_offsets(last.path, last.position, order.batches.last[-1] + 1, None),)
@@ -90,7 +91,7 @@ def ordered_log(partition: SlicedPartition, max_batch_bytes: int) -> OrderedLog:
     return OrderedLog(known, left_out, tuple(found.damage), findings, holes)
 
 
-def _with_gaps(headers: HeaderPass, copy: Partition | None) -> HeaderPass:
+def with_gaps(headers: HeaderPass, copy: Partition | None) -> HeaderPass:
     """The headers, with whether offsets that are missing were records."""
     gaps = not headers.is_continuous and not is_compacted(copy, shown=headers.compacted)
     return headers._replace(gaps=gaps and (copy is None or not is_compacted_topic(copy)))
@@ -106,7 +107,7 @@ def judged(order: OrderedBatches, max_batch_bytes: int) -> tuple[LeftOutBatch, .
     return tuple(KeptRecords(kept, found.logs, max_batch_bytes).judged(order.left_out))
 
 
-def _asked(partition: SlicedPartition, headers: HeaderPass, max_batch_bytes: int) -> Iterator[Finding]:
+def findings_of_missing(partition: SlicedPartition, headers: HeaderPass, max_batch_bytes: int) -> Iterator[Finding]:
     """What is missing among the offsets to convert; nothing where the log cleaner leaves holes."""
     copy = partition.copy
     if not headers.missing or is_compacted(copy, shown=headers.compacted):

@@ -9,6 +9,7 @@ import pyarrow as pa
 from kdump.convert.records.holes import Hole, HoleTracker, PartHoles
 from kdump.convert.records.ordered_log import ordered_log
 from kdump.convert.records.outcome_ranges import OutcomeRange, OutcomeRanges
+from kdump.convert.records.unread_headers import check_item, check_slice
 from kdump.convert.tables import LARGEST_DATA, USUAL_ROOM, FreeMemory, RecordBuffers, Room
 from kdump.format.batch import Batch, first_known_offset
 from kdump.kernel.columns import BROKEN, COMPRESSED, NO_ROOM, BatchParts, Columns
@@ -16,6 +17,7 @@ from kdump.kernel.records import STATUSES
 from kdump.kernel.scan import SUSPECTS
 from kdump.kernel.transactions import ABORTED, COMMITTED, Transactions
 from kdump.log.damage import MISPLACED, DamagedRange, damaged_ranges
+from kdump.log.header_pass import SliceHeaders
 from kdump.log.isolation import Isolation, decide
 from kdump.log.log_slice import (
     EVERYTHING,
@@ -108,6 +110,7 @@ class RecordStream:
         self._on_bytes = on_bytes
         self._with_offsets = with_offsets
         self._pending: list[DamagedRange] = []
+        self._is_assumed = False
         self._slice_now: LogSlice | None = None
         self._chunk_now: BatchChunk | None = None
         self._holes = HoleTracker()
@@ -138,6 +141,8 @@ class RecordStream:
         """The offsets that the partition that was read last has lost."""
         self.headers: HeaderPass | None = None
         """What the headers say of the partition that was read last."""
+        self.slice_headers: list[SliceHeaders] = []
+        """What the headers of each slice say, of a log that was read without reading them before."""
         self.left_out: list[LeftOutBatch] = []
         """Valid batches that were left out because others have their offsets."""
 
@@ -157,7 +162,10 @@ class RecordStream:
         return self._holes.end
 
     def batches(self, partitions: Sequence[SlicedPartition]) -> Iterator[pa.RecordBatch]:
-        """The records of the partitions. Raises SourceError for a file that cannot be read."""
+        """The records of the partitions. Raises SourceError for a file that cannot be read.
+
+        Raises HeadersNeeded for a log that was taken for another one.
+        """
         for each in partitions:
             lowest, highest = _inclusive(each.offset)
             self._stop = highest + 1
@@ -167,6 +175,7 @@ class RecordStream:
             log = ordered_log(each, self._max_batch_bytes)
             self.headers = log.partition.headers
             gaps = self.headers is not None and self.headers.gaps
+            self._is_assumed = self.headers is not None and self.headers.is_assumed
             self._holes = HoleTracker(gaps=gaps, on_hole=self._on_hole if self._with_offsets else None)
             for damaged in log.damage:
                 self.report(damaged)
@@ -200,13 +209,15 @@ class RecordStream:
     def _slice(self, each: LogSlice, source: Source) -> Iterator[pa.RecordBatch]:
         walk = walk_of_slice(each, source, everything=True, max_batch_bytes=self._max_batch_bytes, rows=_CHUNK_BATCHES)
         first = last = None
-        done = each.start
+        done, committed = each.start, self._isolation == "read-committed"
         self._slice_now = each
         self._holes.begin_slice(each)
         for item in walk:
             if self._on_bytes is not None and walk.position - done >= _STEP:
                 self._on_bytes(walk.position - done)
                 done = walk.position
+            if self._is_assumed:
+                check_item(item, committed=committed)
             if isinstance(item, BatchChunk) and not item.damaged:
                 first, last = first or item.row(0), item.row(item.batches - 1)
                 left_out, misplaced = self._columns.aborted + self._columns.undecided, self._columns.misplaced
@@ -223,6 +234,8 @@ class RecordStream:
                 for damaged in damaged_ranges(each.log.path, item, active=each.log.preallocated):
                     self._holes.damage(each, is_padding=damaged.is_padding)
                     self._damaged(damaged)
+        if self._is_assumed:
+            self.slice_headers.append(check_slice(walk.scanner.state(), committed=committed))
         self.is_beyond = self.is_beyond or (each.stop is not None and walk.position > each.stop)
         if self._on_bytes is not None:
             self._on_bytes((source.size if each.stop is None else each.stop) - done)
