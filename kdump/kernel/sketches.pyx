@@ -275,58 +275,80 @@ cdef class RecordSketch:
         add_sum(&self._total, some)
         add_sum(self._grid + ((offset >> self._shift) - (self._start >> self._shift)), some)
 
+    cdef inline Cell *_tables(self, int64_t offset) noexcept nogil:
+        """The tables of the block of an offset."""
+        return self._cells + (((offset >> self._block_shift) - (self._start >> self._block_shift)) * TABLES
+                              << self._bits)
+
     cdef inline void _count(self, int64_t offset, uint64_t key, uint64_t hashed, bint away) noexcept nogil:
-        count_entry(self._cells + (((offset >> self._block_shift) - (self._start >> self._block_shift)) * TABLES
-                                   << self._bits), self._bits, <uint64_t> offset, hashed, key, away)
+        count_entry(self._tables(offset), self._bits, <uint64_t> offset, hashed, key, away)
 
     def add(self, rows, int64_t count, ends, int64_t ended):
         cdef Py_buffer view, other
-        cdef const int64_t *row
-        cdef const int64_t *end
-        cdef int64_t i, offset, next_end = 0, last = 0, until = -1
-        cdef uint64_t key
-        cdef Sum some
-        memset(&some, 0, sizeof(Sum))
+        cdef int64_t added
         PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
         try:
             PyObject_GetBuffer(ends, &other, PyBUF_SIMPLE)
             try:
                 if not (0 <= count <= view.len // (HASH_WIDTH * 8) and 0 <= ended <= other.len // 16):
                     raise ValueError("count")
-                row = <const int64_t *> view.buf
-                end = <const int64_t *> other.buf
-                for i in range(count):
-                    offset = row[H_OFFSET]
-                    if offset >= until or offset < last or (next_end < ended and end[2 * next_end] <= i):
-                        if some.count:
-                            self._keep(last, &some)
-                            memset(&some, 0, sizeof(Sum))
-                        while next_end < ended and end[2 * next_end] <= i:
-                            self._end(end[2 * next_end + 1])
-                            next_end += 1
-                        if offset < self._start or offset >= <int64_t> 1 << 62:
-                            raise ValueError("offset")
-                        until = self._reach(offset)
-                    last = offset
-                    key = key_id_of(row[H_FLAGS])
-                    self.unkeyed += key == 0
-                    self.keyed += key == 1
-                    self.undecided += key == 1 and row[H_FLAGS] >> OUTCOME_SHIFT == D_UNDECIDED
-                    some.count += 1
-                    some.low += <uint64_t> row[H_LOW]
-                    some.high += <uint64_t> row[H_HIGH] + (some.low < <uint64_t> row[H_LOW])
-                    self._count(offset, key,
-                                <uint64_t> row[H_HIGH] + OUTCOME_MARKS[row[H_FLAGS] >> OUTCOME_SHIFT & 3], False)
-                    row += HASH_WIDTH
-                if some.count:
-                    self._keep(last, &some)
-                while next_end < ended:
-                    self._end(end[2 * next_end + 1])
-                    next_end += 1
+                added = self._add(<const int64_t *> view.buf, count, <const int64_t *> other.buf, ended)
             finally:
                 PyBuffer_Release(&other)
         finally:
             PyBuffer_Release(&view)
+        if added < count:
+            raise ValueError("offset")
+
+    cdef int64_t _add(self, const int64_t *row, int64_t count, const int64_t *end, int64_t ended) noexcept nogil:
+        """The number of rows that were added, up to the first with an offset that cannot be."""
+        cdef int64_t i = 0, offset, flags, last = 0, until = -1, keyed = 0, unkeyed = 0, undecided = 0
+        cdef const int64_t *last_end = end + 2 * ended
+        cdef int64_t stop = end[0] if ended else count  # before this row a batch ends
+        cdef uint64_t key
+        cdef Cell *tables = NULL
+        cdef int bits = self._bits
+        cdef Sum some
+        memset(&some, 0, sizeof(Sum))
+        while i < count:
+            offset = row[H_OFFSET]
+            if i >= stop:
+                while end < last_end and end[0] <= i:
+                    self._end(end[1], &some)
+                    end += 2
+                stop = end[0] if end < last_end else count
+            if offset >= until or offset < last:
+                if some.count:
+                    self._keep(last, &some)
+                    memset(&some, 0, sizeof(Sum))
+                if offset < self._start or offset >= <int64_t> 1 << 62:
+                    break
+                # An interval is a part of a block: of these there are fewer.
+                until = self._reach(offset)
+                tables = self._tables(offset)
+            last = offset
+            flags = row[H_FLAGS]
+            key = key_id_of(flags)
+            keyed += key == 1
+            unkeyed += key == 0
+            undecided += key == 1 and flags >> OUTCOME_SHIFT == D_UNDECIDED
+            some.count += 1
+            some.low += <uint64_t> row[H_LOW]
+            some.high += <uint64_t> row[H_HIGH] + (some.low < <uint64_t> row[H_LOW])
+            count_entry(tables, bits, <uint64_t> offset, <uint64_t> row[H_HIGH]
+                        + OUTCOME_MARKS[flags >> OUTCOME_SHIFT & 3], key, False)
+            row += HASH_WIDTH
+            i += 1
+        if some.count:
+            self._keep(last, &some)
+            memset(&some, 0, sizeof(Sum))
+        while end < last_end and i == count:
+            self._end(end[1], &some)
+            end += 2
+        self.keyed += keyed
+        self.unkeyed += unkeyed
+        self.undecided += undecided
+        return i
 
     def correct(self, rows, int64_t count):
         cdef Py_buffer view
@@ -349,14 +371,18 @@ cdef class RecordSketch:
         finally:
             PyBuffer_Release(&view)
 
-    cdef inline void _end(self, int64_t offset) noexcept nogil:
+    cdef inline void _end(self, int64_t offset, const Sum *some) noexcept nogil:
+        """Note that a batch ends; `some` are records that are not in the total yet."""
         cdef int64_t at = self._end_count % NEWEST
         self._ends[at] = offset
         self._at_ends[at] = self._total
+        add_sum(self._at_ends + at, some)
         self._end_count += 1
 
     def end(self, int64_t offset):
-        self._end(offset)
+        cdef Sum nothing
+        memset(&nothing, 0, sizeof(Sum))
+        self._end(offset, &nothing)
 
     def newest_ends(self):
         cdef int64_t i, first = max(self._end_count - NEWEST, <int64_t> 0)
