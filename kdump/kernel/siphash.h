@@ -2,9 +2,9 @@
  *
  * A round of SipHash waits for the one before, and a text of 100 bytes takes 40 of them. Where the CPU has registers of
  * 512 bits, eight texts go through the rounds together, each in one lane: an instruction fetches the next word of all.
- * With registers of 256 bits they are two groups of four, whose rounds do not wait for each other; four words of four
- * texts are loaded at once, and turned. Texts of about one length go together, and a lane whose text has ended keeps
- * its state. Every machine has the version that takes one text after the other. */
+ * With registers of 256 bits they are two groups of four, whose rounds do not wait for each other; two words of a text
+ * are loaded at once. Texts of about one length go together, and a lane whose text has ended keeps its state.
+ * Every machine has the version that takes one text after the other. */
 #ifndef KDUMP_SIPHASH_H
 #define KDUMP_SIPHASH_H
 #include <stdint.h>
@@ -188,6 +188,7 @@ typedef struct { __m256i v0, v1, v2, v3; } KdSipFour;
     KD_SIP_ROUND4(a, b);                                                                                  \
     a.v0 = _mm256_xor_si256(a.v0, w);                 b.v0 = _mm256_xor_si256(b.v0, x);                   \
 } while (0)
+#define KD_LOADED2(p) _mm_loadu_si128((const __m128i *)(p))
 #define KD_LOADED4(p) _mm256_loadu_si256((const __m256i *)(p))
 #define KD_STORED4(p, x) _mm256_storeu_si256((__m256i *)(p), x)
 #define KD_OF_JOBS4(jobs, field) _mm256_set_epi64x(                                                       \
@@ -200,6 +201,14 @@ typedef struct { __m256i v0, v1, v2, v3; } KdSipFour;
     q = _mm256_permute2x128_si256(high0, high1, 0x20);                                                    \
     r = _mm256_permute2x128_si256(low0, low1, 0x31);                                                      \
     s = _mm256_permute2x128_si256(high0, high1, 0x31);                                                    \
+} while (0)
+
+/* Two words from each of four places: the first ones, and the second ones. */
+#define KD_PAIRS4(first, second, a, b, c, d) do {                                                         \
+    __m256i even = _mm256_inserti128_si256(_mm256_castsi128_si256(KD_LOADED2(a)), KD_LOADED2(c), 1);      \
+    __m256i odd = _mm256_inserti128_si256(_mm256_castsi128_si256(KD_LOADED2(b)), KD_LOADED2(d), 1);       \
+    first = _mm256_unpacklo_epi64(even, odd);                                                             \
+    second = _mm256_unpackhi_epi64(even, odd);                                                            \
 } while (0)
 
 KD_SIP_TARGET2 static inline __m256i kd_sip_words4(const KdSipJob *const *jobs, int64_t at) {
@@ -255,42 +264,46 @@ KD_SIP_TARGET2 static void kd_sip_two_fours(const KdSipJob *const *jobs, int lea
     const KdSipJob *const *more = jobs + 4;
     const __m256i by16 = _mm256_set_epi8(13, 12, 11, 10, 9, 8, 15, 14, 5, 4, 3, 2, 1, 0, 7, 6,
                                          13, 12, 11, 10, 9, 8, 15, 14, 5, 4, 3, 2, 1, 0, 7, 6);
-    const __m256i whole = KD_OF_JOBS4(jobs, whole), whole_more = KD_OF_JOBS4(more, whole);
     KdSipFour a = kd_sip_states4(jobs), b = kd_sip_states4(more), before_a, before_b;
-    __m256i w, x, p, q, r, s, t, u, v, z, first_a, first_b, before;
+    __m256i w, x, y, z, first_a, first_b, before;
     int64_t at, least = jobs[0]->whole, most = least;
     int i;
     for (i = 1; i < 8; i++) {
         least = jobs[i]->whole < least ? jobs[i]->whole : least;
         most = jobs[i]->whole > most ? jobs[i]->whole : most;
     }
-    for (i = 0; i < lead; i++) {
+    for (i = 0; i + 2 <= lead; i += 2) {
+        KD_PAIRS4(w, y, jobs[0]->words + i, jobs[1]->words + i, jobs[2]->words + i, jobs[3]->words + i);
+        KD_PAIRS4(x, z, more[0]->words + i, more[1]->words + i, more[2]->words + i, more[3]->words + i);
+        KD_SIP_WORD4(a, b, w, x);
+        KD_SIP_WORD4(a, b, y, z);
+    }
+    if (i < lead) {
         w = KD_OF_JOBS4(jobs, words[i]), x = KD_OF_JOBS4(more, words[i]);
         KD_SIP_WORD4(a, b, w, x);
     }
-    for (at = 0; at + 4 <= least; at += 4) {
-        p = KD_LOADED4(jobs[0]->text + 8 * at), q = KD_LOADED4(jobs[1]->text + 8 * at);
-        r = KD_LOADED4(jobs[2]->text + 8 * at), s = KD_LOADED4(jobs[3]->text + 8 * at);
-        t = KD_LOADED4(more[0]->text + 8 * at), u = KD_LOADED4(more[1]->text + 8 * at);
-        v = KD_LOADED4(more[2]->text + 8 * at), z = KD_LOADED4(more[3]->text + 8 * at);
-        KD_COLUMNS4(p, q, r, s);
-        KD_COLUMNS4(t, u, v, z);
-        KD_SIP_WORD4(a, b, p, t);
-        KD_SIP_WORD4(a, b, q, u);
-        KD_SIP_WORD4(a, b, r, v);
-        KD_SIP_WORD4(a, b, s, z);
+    for (at = 0; at + 2 <= least; at += 2) {
+        KD_PAIRS4(w, y, jobs[0]->text + 8 * at, jobs[1]->text + 8 * at, jobs[2]->text + 8 * at,
+                  jobs[3]->text + 8 * at);
+        KD_PAIRS4(x, z, more[0]->text + 8 * at, more[1]->text + 8 * at, more[2]->text + 8 * at,
+                  more[3]->text + 8 * at);
+        KD_SIP_WORD4(a, b, w, x);
+        KD_SIP_WORD4(a, b, y, z);
     }
     for (; at < least; at++) {
         w = kd_sip_words4(jobs, at), x = kd_sip_words4(more, at);
         KD_SIP_WORD4(a, b, w, x);
     }
-    for (; at <= most; at++) {
+    if (least == most) {
+        w = KD_OF_JOBS4(jobs, last), x = KD_OF_JOBS4(more, last);
+        KD_SIP_WORD4(a, b, w, x);
+    } else for (; at <= most; at++) {
         w = kd_sip_ends4(jobs, at), x = kd_sip_ends4(more, at);
         before = _mm256_set1_epi64x(at - 1);
         before_a = a, before_b = b;
         KD_SIP_WORD4(a, b, w, x);
-        a = kd_sip_chosen4(before_a, a, _mm256_cmpgt_epi64(whole, before));
-        b = kd_sip_chosen4(before_b, b, _mm256_cmpgt_epi64(whole_more, before));
+        a = kd_sip_chosen4(before_a, a, _mm256_cmpgt_epi64(KD_OF_JOBS4(jobs, whole), before));
+        b = kd_sip_chosen4(before_b, b, _mm256_cmpgt_epi64(KD_OF_JOBS4(more, whole), before));
     }
     w = _mm256_set1_epi64x(0xee);
     a.v2 = _mm256_xor_si256(a.v2, w), b.v2 = _mm256_xor_si256(b.v2, w);
