@@ -134,6 +134,7 @@ INTERNAL_TOPICS: Final = COORDINATOR_TOPICS | {METADATA_TOPIC, REMOTE_LOG_METADA
 """Kafka's own topics: their keys and values have formats of Kafka."""
 UNDO_FOLDER = ".kdump-undo"
 FINGERPRINT_MAGIC: Final = b"KDUMPFPR"
+SHARES_MAGIC: Final = b"KDUMPFPS"
 """What a fingerprint file of kdump begins with, whatever its name."""
 MAPPED_INDEX_SUFFIXES: Final = (".index", ".timeindex")
 """The indexes that a broker maps into memory and preallocates (Kafka's AbstractIndex)."""

@@ -352,9 +352,11 @@ def fingerprint_summary(summary: FingerprintSummary) -> str:
     """What was written of a fingerprint, as one sentence."""
     without = f", {summary.not_comparable} of them not comparable" if summary.not_comparable else ""
     unread = ""
+    if summary.read_whole:
+        unread = f"; {summary.read_whole} read whole, as a log cleaner goes over them or they have transactions"
     if summary.oldest_read_ms is not None:
         what = f"{summary.unread_bytes} bytes of segments" if summary.unread_bytes else "segments"
-        unread = (
+        unread += (
             f"; {what} that had not changed were not read again, the oldest since {iso_time(summary.oldest_read_ms)}"
         )
     return f"{summary.path}: {counted(summary.partitions, 'topic-partition')}{without}, {summary.bytes} bytes{unread}"

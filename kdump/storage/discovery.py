@@ -193,29 +193,34 @@ def named_paths(
 
 def is_fingerprint(path: str) -> bool:
     """Whether a path is a file that begins as a fingerprint of copies."""
+    return _beginning_of(path) == naming.FINGERPRINT_MAGIC
+
+
+def _beginning_of(path: str) -> bytes:
+    """The first bytes of a file; none where it cannot be read."""
     try:
-        return _begins_as_fingerprint(path)
+        return _first_bytes(path)
     except SourceError:
-        return False
+        return b""
 
 
-def _begins_as_fingerprint(path: str) -> bool:
+def _first_bytes(path: str) -> bytes:
     """The same. Raises SourceError where it cannot be opened or read."""
     try:
         # Opening what is no object takes an object store several requests.
         if is_url(path) and (naming.kind_of(path) is not None or not stat.S_ISREG(status_of(path).st_mode)):
-            return False
+            return b""
     except (OSError, ValueError):
-        return False
+        return b""
     with open_source(path) as source:
         source.read_until(len(naming.FINGERPRINT_MAGIC))
-        return reader_of(source)(0, len(naming.FINGERPRINT_MAGIC)) == naming.FINGERPRINT_MAGIC
+        return reader_of(source)(0, len(naming.FINGERPRINT_MAGIC))
 
 
 def _may_be_fingerprint(path: str) -> bool:
     """Whether it is one, or an object that has not the name of a log and cannot be read: who reads it says why."""
     try:
-        return _begins_as_fingerprint(path)
+        return _first_bytes(path) == naming.FINGERPRINT_MAGIC
     except SourceError:
         return is_url(path)
 
@@ -244,9 +249,14 @@ def named_fingerprints(paths: Iterable[str]) -> NamedFingerprints:
 def _named(path: str) -> NamedPath | SourceError:
     item = NamedPath(path, status_of(path))
     is_log = naming.kind_of(path) is not None or naming.companion_of(path) is not None
-    if is_log or not stat.S_ISREG(item.status.st_mode) or not is_fingerprint(path):
+    if is_log or not stat.S_ISREG(item.status.st_mode):
         return item
-    return NotALog(f"{path}: a fingerprint of copies, and no log; kdump verify --compare compares it with others")
+    beginning = _beginning_of(path)
+    if beginning == naming.FINGERPRINT_MAGIC:
+        return NotALog(f"{path}: a fingerprint of copies, and no log; kdump verify --compare compares it with others")
+    if beginning == naming.SHARES_MAGIC:
+        return NotALog(f"{path}: what segments add to a fingerprint, and no log; kdump verify --fingerprint uses it")
+    return item
 
 
 def _expand(path: str) -> list[str]:

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import kdump
+from kdump.format.naming import SHARES_MAGIC
 from kdump.replicas.fingerprint.copy_sketch import NO_KEY, FingerprintOptions, HashKey, sketch_copy
 from kdump.replicas.fingerprint.fingerprint_file import load_copy, read_fingerprint
 from kdump.replicas.fingerprint.segment_shares import Share
 from kdump.replicas.fingerprint.share_file import (
-    MAGIC,
     CopyName,
     load_shares,
     read_share_index,
@@ -149,7 +149,7 @@ def partition_of(broker: Path) -> Partition:
 
 
 def through_a_file(shares: tuple[Share, ...], path: Path, key: HashKey = NO_KEY) -> list[Share]:
-    path.write_bytes(MAGIC + b"\1\0\0\0" + key.key_id + section_of_shares(NAME, shares, key, 1 << 30))
+    path.write_bytes(SHARES_MAGIC + b"\1\0\0\0" + key.key_id + section_of_shares(NAME, shares, key, 1 << 30))
     index = read_share_index(str(path), key)
     assert index.problem is None
     return [share for place in index.places.values() for share in load_shares(place, key, 1 << 30)]
@@ -265,6 +265,18 @@ def test_the_command_reads_what_is_new(tmp_path: Path, log: LogOnDisk) -> None:
     assert copy_in(tmp_path / "f")[1] is not None
 
 
+def test_shares_are_no_log_and_no_fingerprint(tmp_path: Path, log: LogOnDisk) -> None:
+    command(tmp_path)
+    for given in (["verify"], ["dump"], ["stat"]):
+        ran = run_inside(tmp_path, *given, "f.shares")
+        assert ran.status == 3
+        assert "f.shares: what segments add to a fingerprint, and no log" in ran.problems
+    shutil.copytree(tmp_path / "b", tmp_path / "c")
+    for given in (["verify"], ["verify", "--compare"]):
+        ran = run_inside(tmp_path, *given, "c", "f*")
+        assert (ran.status, ran.problems) == (0, "")
+
+
 def test_a_changed_byte_in_an_old_segment_is_seen_with_full_alone(tmp_path: Path, log: LogOnDisk) -> None:
     command(tmp_path)
     before, _ = copy_in(tmp_path / "f")
@@ -328,7 +340,7 @@ def test_forged_shares_are_no_crash(tmp_path: Path) -> None:
 
         code = share_file._code_of(bytes(forged), NO_KEY)
         path = tmp_path / "shares"
-        path.write_bytes(MAGIC + b"\1\0\0\0" + bytes(16) + len(forged).to_bytes(8, "little") + code + forged)
+        path.write_bytes(SHARES_MAGIC + b"\1\0\0\0" + bytes(16) + len(forged).to_bytes(8, "little") + code + forged)
         for place in read_share_index(str(path), NO_KEY).places.values():
             try:
                 known = load_shares(place, NO_KEY, 1 << 30)
@@ -337,6 +349,21 @@ def test_forged_shares_are_no_crash(tmp_path: Path) -> None:
                 continue
             sketch_with_shares(partition, options, known)
     assert refused
+
+
+@pytest.mark.parametrize("what", ["compacted", "transaction"])
+def test_the_command_says_what_is_read_whole_every_time(what: str, tmp_path: Path, log: LogOnDisk) -> None:
+    command(tmp_path)
+    if what == "compacted":
+        (tmp_path / "b" / "cleaner-offset-checkpoint").write_bytes(build.checkpoint("t 0 9"))
+    else:
+        log.segments[-1][1].append(data(log.end, b"k", b"v", pid=7))
+        log.write()
+    for _ in range(2):
+        ran = command(tmp_path)
+        assert "; 1 read whole, as a log cleaner goes over them or they have transactions\n" in ran.text
+        assert copy_in(tmp_path / "f")[1] is None
+    assert json.loads(command(tmp_path, "--format", "json").lines[-1])["read_whole"] == 1
 
 
 def test_on_a_cluster_all_is_read(tmp_path: Path, log: LogOnDisk, monkeypatch: pytest.MonkeyPatch) -> None:

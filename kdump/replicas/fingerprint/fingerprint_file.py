@@ -208,14 +208,15 @@ def fingerprinted_copies(paths: Iterable[str], key: HashKey | None = None) -> li
 class FingerprintSummary(NamedTuple):
     """What was written: the file and its size, the copies, and those of them that cannot be compared.
 
-    `unread_bytes`: of segments that have not changed since the last fingerprint, and were not read. `oldest_read_ms`:
-    when such segments were read, the oldest of them; None where all were read.
+    `read_whole`: those of which all is read every time. `unread_bytes`: of segments that have not changed since, and
+    were not read. `oldest_read_ms`: when such segments were read, the oldest of them; None where all were read.
     """
 
     path: str
     partitions: int = 0
     not_comparable: int = 0
     bytes: int = 0
+    read_whole: int = 0
     unread_bytes: int = 0
     oldest_read_ms: int | None = None
 
@@ -227,6 +228,7 @@ class FingerprintSummary(NamedTuple):
         return self._replace(
             partitions=self.partitions + 1,
             not_comparable=self.not_comparable + (found.problem is not None),
+            read_whole=self.read_whole + found.is_read_whole,
             unread_bytes=self.unread_bytes + found.unread_bytes,
             oldest_read_ms=min(read, default=None),
         )
@@ -275,13 +277,15 @@ def check_fingerprint(path: str) -> Iterator[FingerprintSummary | SourceError]:
 class FingerprintedCopy(NamedTuple):
     """A copy of which the fingerprint was taken. `problem`: why it cannot be compared.
 
-    `unread_bytes`, `oldest_read_ms`: as FingerprintSummary has them. `notices`: why segments were read again.
+    `unread_bytes`, `oldest_read_ms`: as FingerprintSummary has them. `is_read_whole`: it is read whole every time.
+    `notices`: why segments were read again.
     """
 
     path: str
     problem: str | None
     unread_bytes: int = 0
     oldest_read_ms: int | None = None
+    is_read_whole: bool = False
     notices: tuple[str, ...] = ()
 
     def errors(self) -> list[SourceError]:
@@ -335,6 +339,7 @@ class _Sketched(NamedTuple):
     sketch: CopySketch
     shares: bytes = b""
     unread_bytes: int = 0
+    is_read_whole: bool = False
     notices: tuple[str, ...] = ()
 
 
@@ -388,7 +393,7 @@ def _write_copies(
         if memory is not None:
             memory.keep(copy.shares)
         problem, oldest = copy.sketch.problem, copy.sketch.oldest_read_ms
-        yield FingerprintedCopy(task.copy.path, problem, copy.unread_bytes, oldest, copy.notices)
+        yield FingerprintedCopy(task.copy.path, problem, copy.unread_bytes, oldest, copy.is_read_whole, copy.notices)
     file.write(index_of(entries, position))
     yield from errors
 
@@ -416,7 +421,8 @@ def _sketch_with_memory(options: FingerprintOptions, task: _Task) -> _Sketched:
             notices.append(f"{error}: all segments of {task.copy.path} are read")
     found = sketch_with_shares(task.copy, options, known)
     section = section_of_shares(task.name, found.shares, options.hash_key, limit)
-    return _Sketched(found.sketch, section, found.unread_bytes, tuple(notices))
+    is_read_whole = found.sketch.compacted or found.sketch.transactional
+    return _Sketched(found.sketch, section, found.unread_bytes, is_read_whole, tuple(notices))
 
 
 def _id_bytes(topic_id: str | None) -> bytes:

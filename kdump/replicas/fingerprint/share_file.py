@@ -30,7 +30,7 @@ from typing import IO, Final
 
 from kdump.broker.history import EpochRun
 from kdump.errors import SourceError, reason
-from kdump.format.naming import TopicPartition
+from kdump.format.naming import SHARES_MAGIC, TopicPartition
 from kdump.kernel.sketches import CELL_BYTES, CUT_BYTES, HASH_TABLES, NEWEST_ENDS, are_cuts
 from kdump.named_tuple import NamedTuple
 from kdump.replicas.fingerprint.copy_sketch import BLOCKS, RECORD_BITS, HashKey
@@ -40,7 +40,6 @@ from kdump.replicas.log_survey import SegmentFacts
 from kdump.storage.stamps import Stamp
 
 SUFFIX: Final = ".shares"
-MAGIC: Final = b"KDUMPFPS"
 _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<8sHxx16s")
 _SECTION: Final = struct.Struct("<Q16s")
@@ -85,7 +84,7 @@ def may_replace(path: str) -> bool:
     """Whether there is no file, or one with shares."""
     try:
         with open(path, "rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
+            return file.read(len(SHARES_MAGIC)) == SHARES_MAGIC
     except FileNotFoundError:
         return True
     except OSError:
@@ -98,7 +97,7 @@ def read_share_index(path: str, key: HashKey) -> ShareIndex:
     try:
         with open(path, "rb") as file:
             head = file.read(_HEAD.size)
-            if len(head) < _HEAD.size or head[:8] != MAGIC:
+            if len(head) < _HEAD.size or head[:8] != SHARES_MAGIC:
                 return ShareIndex({}, f"{path}: not the shares of a fingerprint: {_ALL}")
             _, version, key_id = _HEAD.unpack(head)
             if version != _VERSION:
@@ -249,5 +248,5 @@ class ShareMemory:
             return
         if self._file is None:
             self._file = self._create()
-            self._file.write(_HEAD.pack(MAGIC, _VERSION, self._key.key_id))
+            self._file.write(_HEAD.pack(SHARES_MAGIC, _VERSION, self._key.key_id))
         self._file.write(section)
