@@ -107,9 +107,12 @@ class _ActionList:
         path = os.path.join(self._given.directory, name)
         code = self._builder.reasons.get(name)
         code = code or next((code for gap, code in self._builder.gap_codes.items() if gap.name == name), None)
-        code = code or next((finding.code for finding in self._given.findings_of(name)), None) or self._cause
-        size = self._sizes[name]
-        if name.endswith(self._given.suffix) and number_of(name) is not None and size:
+        size, found = self._sizes[name], self._given.findings_of(name)
+        is_log = name.endswith(self._given.suffix) and number_of(name) is not None
+        if is_log:  # no other finding about its batches takes a segment away
+            found = [finding for finding in found if finding.code in TRUNCATION_CODES or self._cause is None]
+        code = code or next((finding.code for finding in found), None) or self._cause
+        if is_log and size:
             removed = self._builder.ranges.known(Piece(name, 0, size))
             yield _with_batches(Action("delete", path, code, 0, size, bytes=size), removed)
         else:

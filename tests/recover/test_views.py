@@ -311,3 +311,18 @@ def test_a_wrapper_that_a_broker_cannot_open_goes_from_a_segment_of_both_formats
     assert isinstance(plan, Plan)
     assert plan.actions[0].because == "legacy/wrapper"
     assert (plan.actions[0].start, plan.actions[0].batches) == (0, 1 if options.strategy == SALVAGE else 3)
+
+
+def test_a_later_segment_goes_for_the_damage_before_it(tmp_path: Path) -> None:
+    """A broker deletes it, whatever else is found in it; the warning about its transaction takes nothing away."""
+    first = bytearray(build.batch([build.record(b"k", b"v")]))
+    first[-1] ^= 1
+    files = {f"{0:020d}.log": bytes(first), f"{1:020d}.log": transactional(1) + transactional(2, 1)}
+    files |= {f"{offset:020d}.{kind}": b"" for offset in (0, 1) for kind in ("index", "timeindex")}
+    directory = put(tmp_path / "topic-0", files)
+    report = report_of(directory)
+    assert "txn/epochs" in {finding.code for finding in report.findings}
+    plan = plan_of(report, directory, OPTIONS[0])
+    assert isinstance(plan, Plan)
+    logs = {action.path[-24:]: action.because for action in plan.actions if action.path.endswith(".log")}
+    assert logs == {f"{0:020d}.log": "batch/crc", f"{1:020d}.log": "batch/crc"}
