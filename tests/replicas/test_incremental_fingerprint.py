@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -180,14 +181,66 @@ def test_whatever_happens_to_a_log_the_fingerprint_is_that_of_a_full_reading(tmp
     assert unread > steps / 4
 
 
-def rolled(broker: Path, segments: int = 6) -> LogOnDisk:
+def rolled(broker: Path, segments: int = 6, batches: int = 40) -> LogOnDisk:
     """A log of so many segments of some thousand bytes each."""
     log = LogOnDisk(broker, random.Random(7))
     for number in range(segments):
         log.segments += [(log.end, [])] if number else []
-        log.append(40)
+        log.append(batches)
     log.write()
     return log
+
+
+def keep(log: LogOnDisk, first: int, stop: int, batches: int | None = None) -> None:
+    """Keep these segments, and so many batches of the last one."""
+    log.segments = log.segments[first:stop]
+    del log.segments[-1][1][batches or len(log.segments[-1][1]) :]
+
+
+def start_at(log: LogOnDisk, offset: int) -> None:
+    (log.broker / "log-start-offset-checkpoint").write_bytes(build.checkpoint(f"t 0 {offset}"))
+
+
+def garble(log: LogOnDisk, segment: int, batch: int) -> None:
+    batches = log.segments[segment][1]
+    batches[batch] = batches[batch][:-1] + bytes([batches[batch][-1] ^ 1])
+
+
+CHANGES: dict[str, Callable[[LogOnDisk], None]] = {
+    "the newest ends of batches are in segments whose ends were dropped": lambda log: keep(log, 0, 3, 2),
+    "the oldest segments alone are left": lambda log: keep(log, 0, 1, 2),
+    "the newest segment alone is left": lambda log: keep(log, 9, 10),
+    "the log starts between two segments of a share": lambda log: start_at(log, log.segments[1][0]),
+    "the log starts inside a segment": lambda log: start_at(log, log.segments[2][0] + 7),
+    "the last batch of a segment is damaged": lambda log: garble(log, 4, -1),
+    "a batch is damaged": lambda log: garble(log, 3, 5),
+    "bytes are after the last batch": lambda log: log.segments[2][1].append(b"\1" * 30),
+    "there is a marker alone": lambda log: log.segments[5][1].append(marker(log.segments[6][0] - 1, "COMMIT")),
+    "a segment overlaps the next one": lambda log: log.segments[5][1].append(plain_batch(log.segments[6][0] + 1)),
+}
+
+
+def plain_batch(offset: int) -> bytes:
+    return build.batch([build.record(None, b"v", timestamp=9)], base_offset=offset)
+
+
+@pytest.mark.parametrize(("together", "batches"), [(1, 40), (3, 40), (1, 400)])
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_gives_the_fingerprint_of_a_full_reading(
+    name: str, together: int, batches: int, tmp_path: Path
+) -> None:
+    """And so does nothing after it, and what is appended then. `together`: so many segments have a share."""
+    log = rolled(tmp_path / "b", 10, batches)
+    size = max(each.stat().st_size for each in log.place.glob("*.log"))
+    options, known = FingerprintOptions(least_bytes=1 if together == 1 else 2 * size), list[Share]()
+    for step in (None, CHANGES[name], None, lambda log: log.append(3), None):
+        if step is not None:
+            step(log)
+        log.write()
+        partition = partition_of(log.broker)
+        found = sketch_with_shares(partition, options, known)
+        assert found.sketch._replace(oldest_read_ms=None) == sketch_copy(partition, options)
+        known = list(found.shares)
 
 
 def test_a_segment_that_has_not_changed_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
