@@ -294,14 +294,17 @@ def _transactional_in(events: bytes) -> Iterator[int]:
 
 def _alike(left: BatchSpan, right: BatchSpan) -> bool:
     """Whether two batches can be one: they touch, are no markers, and differ in no relevant way."""
-    if left.end != right.position or left.last + 1 != right.first or (left.attributes | right.attributes) & CONTROL:
+    if left.last + 1 != right.first or left.position + left.size != right.position:
         return False
-    return _traits(left) == _traits(right)
-
-
-def _traits(batch: BatchSpan) -> tuple[int, ...]:
-    transactional = batch.attributes & TRANSACTIONAL
-    return batch.producer_id, batch.producer_epoch, batch.epoch, transactional, batch.magic < 2, batch.is_wrapper
+    return (
+        left.producer_id == right.producer_id
+        and left.producer_epoch == right.producer_epoch
+        and left.epoch == right.epoch
+        and not (left.attributes | right.attributes) & CONTROL
+        and not (left.attributes ^ right.attributes) & TRANSACTIONAL
+        and (left.magic < 2) == (right.magic < 2)
+        and left.is_wrapper == right.is_wrapper
+    )
 
 
 def _joined(left: BatchSpan, right: BatchSpan) -> BatchSpan:
