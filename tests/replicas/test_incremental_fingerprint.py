@@ -201,13 +201,21 @@ def start_at(log: LogOnDisk, offset: int) -> None:
     (log.broker / "log-start-offset-checkpoint").write_bytes(build.checkpoint(f"t 0 {offset}"))
 
 
+def add_marker(log: LogOnDisk) -> None:
+    """A marker without its transaction, in a segment that is not written to later."""
+    log.segments[-1][1].append(marker(log.end, "COMMIT"))
+    log.end += 1
+    log.segments.append((log.end, []))
+    log.append(3)
+
+
 def garble(log: LogOnDisk, segment: int, batch: int) -> None:
     batches = log.segments[segment][1]
     batches[batch] = batches[batch][:-1] + bytes([batches[batch][-1] ^ 1])
 
 
 CHANGES: dict[str, Callable[[LogOnDisk], None]] = {
-    "the newest ends of batches are in segments whose ends were dropped": lambda log: keep(log, 0, 3, 2),
+    "the newest ends of batches are in segments whose ends were dropped": lambda log: keep(log, 0, 8, 2),
     "the oldest segments alone are left": lambda log: keep(log, 0, 1, 2),
     "the newest segment alone is left": lambda log: keep(log, 9, 10),
     "the log starts between two segments of a share": lambda log: start_at(log, log.segments[1][0]),
@@ -215,7 +223,7 @@ CHANGES: dict[str, Callable[[LogOnDisk], None]] = {
     "the last batch of a segment is damaged": lambda log: garble(log, 4, -1),
     "a batch is damaged": lambda log: garble(log, 3, 5),
     "bytes are after the last batch": lambda log: log.segments[2][1].append(b"\1" * 30),
-    "there is a marker alone": lambda log: log.segments[5][1].append(marker(log.segments[6][0] - 1, "COMMIT")),
+    "there is a marker alone": add_marker,
     "a segment overlaps the next one": lambda log: log.segments[5][1].append(plain_batch(log.segments[6][0] + 1)),
 }
 
