@@ -49,6 +49,8 @@ _PACKAGES: Final = {
 }
 _Found = TypeVar("_Found")
 _WITHOUT_LISTINGS: Final = ("http", "https")
+_WITHOUT_CACHES: Final = {"hdfs", "viewfs"}
+"""Protocols whose file systems keep nothing that was read; those of hdfs-native take no arguments about that."""
 
 
 @cache
@@ -335,9 +337,14 @@ def _new_system(protocol: str, path: str, arguments: SystemArguments) -> Any:
     if not path.partition("://")[2].startswith("/"):  # it names its host, and another one is an error
         arguments = {name: value for name, value in arguments.items() if name not in ("host", "port")}
     try:
-        return url_to_fs(path, use_listings_cache=False, **arguments)[0]
+        caches = {} if protocol in _WITHOUT_CACHES else {"use_listings_cache": False}
+        return url_to_fs(path, **caches, **arguments)[0]
     except ImportError as error:
         _not_installed(protocol, str(error))
+
+
+def _protocols_of(system: Any) -> set[str]:
+    return {system.protocol} if isinstance(system.protocol, str) else {*system.protocol}
 
 
 def _not_installed(protocol: str, what: str) -> NoReturn:
@@ -446,7 +453,8 @@ def _modified_ns(info: ObjectInfo) -> int:
         if at is not None:
             break
     else:
-        return 0
+        at = info.get("modification_time", info.get("modificationTime"))  # of HDFS, in milliseconds
+        return 0 if at is None else int(at) // 1000 * 1_000_000_000
     if isinstance(at, str):
         from datetime import datetime
 
@@ -491,7 +499,8 @@ class ObjectFile(InputFile):
         self.name = path
         self._system, self._place = system, place
         self._ask = partial(retries.ask, system)
-        self._file = self._ask(partial(system.open, place, "rb", block_size=BLOCK_BYTES, cache_type="none"))
+        caches = {} if _protocols_of(system) & _WITHOUT_CACHES else {"block_size": BLOCK_BYTES, "cache_type": "none"}
+        self._file = self._ask(partial(system.open, place, "rb", **caches))
         self._is_pinned = hasattr(self._file, "read_kw")  # s3fs sends If-Match
         status = status_of_info(path, getattr(self._file, "details", None) or self._ask(partial(system.info, place)))
         if stat.S_ISDIR(status.st_mode):
@@ -743,8 +752,7 @@ class Retries:
 
     def ask(self, system: Any, call: Callable[[], _Found]) -> _Found:
         """What a call gives, which asks the store of a file system. Raises OSError, with a reason in words."""
-        protocols = {system.protocol} if isinstance(system.protocol, str) else {*system.protocol}
-        tries = 1 if protocols & _REPEATED else _MOST_TRIES
+        tries = 1 if _protocols_of(system) & _REPEATED else _MOST_TRIES
         until, pause = self._clock() + _MOST_SECONDS, _FIRST_PAUSE
         while True:
             tries -= 1

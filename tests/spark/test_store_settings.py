@@ -129,7 +129,7 @@ def test_the_default_file_system_is_for_urls_without_a_host(opened: list[tuple[s
     StoreSettings({"spark.hadoop.fs.defaultFS": "hdfs://head:9000"}.items()).use()
     for url, host in (("hdfs:///logs", {"host": "head", "port": 9000}), ("hdfs://other/logs", {})):
         _status(url)
-        assert opened.pop() == (url, {"use_listings_cache": False, **host})
+        assert opened.pop() == (url, host)
 
 
 @pytest.mark.parametrize("given", ["file:///a b/%20", "file:/a b/%20", "/a b/%20"])

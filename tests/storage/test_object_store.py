@@ -21,6 +21,7 @@ import pytest
 pytest.importorskip("fsspec", reason="fsspec reads object stores: pip install kdump[cloud]")
 
 from fsspec import AbstractFileSystem, register_implementation
+from fsspec.implementations.memory import MemoryFileSystem
 
 from kdump import table_reader
 from kdump.convert.parquet.manifest import MANIFEST
@@ -42,8 +43,9 @@ from kdump.storage.file_store import (
     status_of,
     store_of,
 )
-from kdump.storage.object_store import BLOCK_BYTES, ObjectStore, Retries, object_store
+from kdump.storage.object_store import BLOCK_BYTES, ObjectStore, Retries, object_store, status_of_info
 from kdump.storage.partition import Partition
+from kdump.storage.source import reader_of
 from kdump.verify.verify import verify_logs
 from support import build, object_stores
 from support.damage import NotApplicable, damage
@@ -765,3 +767,38 @@ def test_a_walk_over_the_headers_of_small_batches_reads_each_byte_once() -> None
         position, calls = scanner.reached, calls + 1
     assert (scanner.state().batches, calls) == (999, 4)
     assert read <= 1.01 * len(data)
+
+
+def test_hdfs_gets_no_arguments_about_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """hdfs-native would hand them to HDFS as settings, and read through a buffer that cannot seek."""
+    asked: list[dict[str, Any]] = []
+
+    class Hdfs(MemoryFileSystem):  # type: ignore[misc]
+        protocol = "hdfs"
+
+        def open(self, path: str, mode: str = "rb", **how: Any) -> Any:
+            asked.append(how)
+            return super().open(path, mode, **how)
+
+    def url_to_fs(path: str, **how: Any) -> tuple[Any, str]:
+        asked.append(how)
+        return Hdfs(), path
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", url_to_fs)
+    monkeypatch.setattr(Hdfs, "_strip_protocol", classmethod(lambda cls, path: path.removeprefix("hdfs://host")))
+    Hdfs().pipe_file("/hdfs-arguments/x", b"abc")
+    asked.clear()
+    with ObjectStore().open("hdfs://host/hdfs-arguments/x") as source:
+        assert reader_of(source)(0, 3) == b"abc"
+    assert asked == [{}, {}]
+
+
+@pytest.mark.parametrize("name", ["modification_time", "modificationTime"])
+def test_a_file_of_hdfs_that_was_replaced_is_another_one(name: str) -> None:
+    """Clients of HDFS say when a file was written, in milliseconds, and nothing else of its version."""
+    one, two = (
+        status_of_info("hdfs://host/x", {"type": "file", "name": "/x", "size": 3, name: at})
+        for at in (1_700_000_000_000, 1_700_000_001_999)
+    )
+    assert (one.st_mtime_ns, two.st_mtime_ns) == (1_700_000_000 * 10**9, 1_700_000_001 * 10**9)
+    assert one.st_ino != two.st_ino
