@@ -33,15 +33,18 @@ from kdump.spark.engine import SparkEngine
 from kdump.spark.session import spark_engine
 from kdump.storage.discovery import discover
 from kdump.storage.read_policy import ReadPolicy
+from kdump.verify.verify import VerifyOptions, verify_logs
 from support import damage, damage_partition
 from support.attempts import FullDisk, Slow, Wrapped
 from support.laws import of_the_day
 from support.parquet_folders import contents, manifest_of, records, table_of, write_log
 from support.spark_cluster import EXECUTOR_SETTINGS, SparkCluster, cluster, descendants, is_alive
+from support.spark_jobs import values
 from support.waits import until
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 TESTS = Path(__file__).resolve().parents[1]
+NOW_MS = 1_900_000_000_000
 SETTINGS = EXECUTOR_SETTINGS | {
     "spark.executorEnv.PYTHONPATH": str(TESTS),  # what some tests run there
     # A task that takes a little longer than others gets a second attempt on the other worker.
@@ -154,6 +157,23 @@ def test_speculation_writes_nothing_twice(on_cluster: SparkEngine, segments: Pat
     converted(segments, tmp_path / "cluster", Wrapped(on_cluster, partial(Slow, place=str(calls), seconds=120)))
     assert time.monotonic() - began < 110
     compare(tmp_path / "one", tmp_path / "cluster")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the workers need addresses of their own")
+def test_speculation_reports_once(on_cluster: SparkEngine, logs: Path, tmp_path: Path) -> None:
+    """A task of verify on a worker that is slow after its work: the answer is that of the second attempt."""
+
+    def verified(engine: Any) -> list[Any]:
+        return [values(one) for one in verify_logs(discover([str(logs)]), VerifyOptions(now_ms=NOW_MS), engine=engine)]
+
+    wanted = verified(Serial())
+    assert verified(on_cluster) == wanted  # a first task starts Python: the others would seem fast
+    calls = tmp_path / "calls"
+    calls.mkdir()
+    began = time.monotonic()
+    assert verified(Wrapped(on_cluster, partial(Slow, place=str(calls), seconds=120))) == wanted
+    assert (calls / "first").is_dir()
+    assert time.monotonic() - began < 110
 
 
 def test_a_full_disk(on_cluster: SparkEngine, segments: Path, tmp_path: Path) -> None:
