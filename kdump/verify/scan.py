@@ -303,9 +303,12 @@ def _cells_of(walk: Walk, options: ScanOptions, start: int, stop: int) -> "Range
 
 
 def _index_tracker(task: ScanTask, summary: RangeSummary, cache: IndexCache) -> IndexTracker | None:
-    """What checks the index entries of a range, and builds those of a recovery where they are asked for."""
+    """What checks the index entries of a range, and builds those of a recovery where they are asked for.
+
+    Without an index, too, what a recovery would write says where it breaks off.
+    """
     prefixes, base = _read_indexes(task, summary, cache), task.range.segment.log.base_offset
-    if not prefixes or base is None:
+    if base is None or (not prefixes and task.range.segment.log.kind is not Kind.LOG):
         return None
     tracker = IndexTracker(base)
     tracker.check(prefixes.get(Kind.INDEX, b""), prefixes.get(Kind.TIMEINDEX, b""))

@@ -317,3 +317,17 @@ def test_a_batch_with_an_unknown_magic_is_read_once(
     before = read_bytes()
     run(str(tmp_path / "logs"))
     assert (read_bytes() - before) / size <= most
+
+
+@pytest.mark.parametrize(("run", "most"), [(check, 1.1), (plan_only, 1.6), (run_truncate, 3.1)], ids=_name)
+@pytest.mark.parametrize(("byte", "bit"), [(7, 1), (2, 1), (0, 1)])
+@pytest.mark.parametrize("kind", ["16 records", "one record"])
+def test_a_wrong_offset_in_a_log_without_indexes_is_read_as_often(
+    tmp_path: Path, kind: str, byte: int, bit: int, run: Callable[[str], None], most: float
+) -> None:
+    """A broker recovers such a segment when it loads it. To write both indexes of small batches reads the log once."""
+    size = wrong_header(tmp_path, *BATCHES[kind], byte, bit)
+    (tmp_path / "logs" / "topic-0" / f"{0:020d}.index").unlink()
+    before = read_bytes()
+    run(str(tmp_path / "logs"))
+    assert (read_bytes() - before) / size <= most
