@@ -229,4 +229,4 @@ def test_a_narrow_table_keeps_the_number_of_segments(changing: Any, tmp_path: Pa
     log = seven_segments(tmp_path) / f"{231:020}.log"
     log.write_bytes(bytes(log.stat().st_size))
     shown = changing.inside("recover", "--format", "terminal", "d", COLUMNS="80").text
-    assert "2 segments + companions" in shown
+    assert "3 segments + companions" in shown
