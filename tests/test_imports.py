@@ -309,3 +309,10 @@ def test_a_source_folder_without_its_kernel_says_so(tmp_path: Path) -> None:
         assert "pip install ." in last
         assert "ModuleNotFoundError" not in last
     assert done.stderr.count("\n") == 1
+
+
+def test_what_only_a_type_checker_has_is_not_imported() -> None:
+    """typing_extensions is there in most environments, and no dependency."""
+    home = Path(kdump.__file__).parent
+    found = [path.name for path in home.rglob("*.py") if "\nfrom typing_extensions" in path.read_text()]
+    assert not found

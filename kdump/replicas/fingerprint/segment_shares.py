@@ -7,9 +7,7 @@ share is too coarse, all is read again.
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, Final
 
 from kdump.kernel.sketches import CELL_BYTES, HASH_TABLES, INTERVALS, NEWEST_ENDS, RecordSketch, added
 from kdump.log.ranges import OffsetRange
@@ -18,6 +16,9 @@ from kdump.replicas.fingerprint.copy_sketch import BLOCKS, RECORD_BITS
 from kdump.replicas.fingerprint.fingerprint_format import Sketch
 from kdump.replicas.log_survey import SegmentFacts
 from kdump.storage.stamps import Stamp
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 _FINER_INTERVALS: Final = 2
 _FINER_BLOCKS: Final = 1
@@ -62,7 +63,7 @@ class ForgottenError(Exception):
     """A share does not say what is needed."""
 
 
-def new_sketch(start: int, borders: Buffer) -> RecordSketch:
+def new_sketch(start: int, borders: "Buffer") -> RecordSketch:
     """The sketch of all records from an offset on, or of those of a share."""
     return RecordSketch(start, borders, blocks=BLOCKS, bits=RECORD_BITS)
 
