@@ -1,17 +1,10 @@
 """What is kept of hashed records so that two copies can be compared without their records.
 
-Sums of 128-bit hashes between offsets, and invertible Bloom lookup tables (Goodrich, Mitzenmacher: Invertible Bloom
-lookup tables, 2011; Eppstein and others: What's the difference?, 2011). All numbers are added modulo a power of two, so
+Sums of 128-bit hashes between offsets, and tables of what differs. All numbers are added modulo a power of two, so
 that the order and the cutting of the records do not matter.
 
-A cut has CUT_BYTES: offset, how many records are below it, and the sum of their hashes, the lower half first. A cell
-has CELL_BYTES, four sums of 64 bits: of offsets, of hashes, of keys, and of marks. A mark is 1 and, from bit 16 on, a
-checksum, so that the lowest bits have the number of entries. An entry is in one cell of each of HASH_TABLES tables of
-one size, a power of two. All is little-endian.
-
-The key of an entry is NO_KEY_ID, KEY_ID or CONTROL_ID; that of a last record is the first 64 bits of the hash of its
-key, with the lowest bit set.
-One of OUTCOME_HASHES is added to the hash of a record, by what became of its transaction.
+A cut has CUT_BYTES: offset, how many records are below it, and the sum of their hashes, the lower half first. The cells
+of tables are those of kdump.kernel.cell_differences. All is little-endian.
 """
 
 from typing_extensions import Buffer
@@ -19,10 +12,7 @@ from typing_extensions import Buffer
 NO_KEY_ID: int
 KEY_ID: int
 CONTROL_ID: int
-OUTCOME_HASHES: tuple[int, int, int, int]
 CUT_BYTES: int
-CELL_BYTES: int
-HASH_TABLES: int
 KEY_PARTS: int
 INTERVALS: int
 """The most intervals of offsets of which a RecordSketch has cuts."""
@@ -34,7 +24,8 @@ class RecordSketch:
 
     `borders`: int64 offsets that rise and become cuts; so do the newest ends of batches, and the multiples of the
     lowest power of two of which there are not more than a few hundred. There are tables of `1 << bits` cells for each
-    of at most `blocks` blocks of offsets. With borders or ends, records come in the order of their offsets.
+    of at most `blocks` blocks of offsets. With borders or ends, records come in the order of their offsets. `of_keys`:
+    of last records alone, which LastRecords.sum_into adds.
     """
 
     keyed: int
@@ -42,7 +33,7 @@ class RecordSketch:
     undecided: int
     """How many of those with a key are of transactions that damage hides the end of."""
 
-    def __init__(self, start: int, borders: Buffer, *, blocks: int, bits: int) -> None: ...
+    def __init__(self, start: int, borders: Buffer, *, blocks: int, bits: int, of_keys: bool = False) -> None: ...
     def add(self, rows: Buffer, count: int, ends: Buffer, ended: int) -> None:
         """Add so many rows of kdump.kernel.record_hashes.HASH_COLUMNS, and ends of batches as RecordHasher has them."""
 
@@ -60,19 +51,6 @@ class RecordSketch:
 
     def cells(self, stop: int) -> tuple[int, bytes]:
         """Of how many bits the offsets of a block are, and the cells of all tables of all blocks up to `stop`."""
-
-def added(one: Buffer, other: Buffer) -> bytes:
-    """Return the cells of the tables that have what both have. Raises ValueError for other sizes."""
-
-def halved(cells: Buffer) -> bytes:
-    """Return the cells of tables of half the size. Raises ValueError where that cannot be."""
-
-def decode(one: Buffer, other: Buffer, low: int, high: int) -> list[tuple[int, int, int, int]] | None:
-    """Return what only one of two copies has, by their tables: (offset, 0 or 1 for the copy, hash, key), in order.
-
-    None where that is not known: they are too many, or tables contradict themselves. Offsets are in [low, high).
-    Raises ValueError for other sizes.
-    """
 
 def are_cuts(cuts: Buffer, start: int, stop: int) -> bool:
     """Whether bytes are cuts of [start, stop): their offsets rise, and their counts do not fall."""

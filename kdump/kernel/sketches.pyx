@@ -8,6 +8,9 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort
 from libc.string cimport memcpy, memmove, memset
 
+from kdump.kernel.cells cimport (
+    KEY_WORDS, MOST_BITS, RECORD_WORDS, TABLES, count_key, count_record, outcome_mark, spread_of,
+)
 from kdump.kernel.key_table cimport (
     KeyTable, add_row, clear, find_row, index_rows, prefetch_row, prefetch_slot, release, set_up,
 )
@@ -31,8 +34,6 @@ cdef enum:
     NO_KEY_BIT = 2
     CONTROL_BIT = 4
     OUTCOME_SHIFT = 4
-    TABLES = 3
-    MOST_BITS = 16
     MOST_BORDERS = 1 << 16
     GRID = 512            # intervals of cuts
     NEWEST = 384          # batch ends that become cuts
@@ -51,14 +52,8 @@ cdef enum:
 assert record_hashes.HASH_COLUMNS[:6] == ("offset", "key_high", "key_low", "high", "low", "flags")
 assert len(record_hashes.HASH_COLUMNS) == HASH_WIDTH and record_hashes.OUTCOME == OUTCOME_SHIFT
 NO_KEY_ID, KEY_ID, CONTROL_ID = 0, 1, 2
-CUT_BYTES, CELL_BYTES, HASH_TABLES, KEY_PARTS = 32, 32, TABLES, PARTS
+CUT_BYTES, KEY_PARTS = 32, PARTS
 INTERVALS, NEWEST_ENDS = GRID, NEWEST
-# Added to the hash of a record, by what became of its transaction: committed, aborted, undecided, open.
-OUTCOME_HASHES = (0, 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0x8CB92BA72F3D8DD7)
-cdef uint64_t[4] OUTCOME_MARKS
-for _number, _mark in enumerate(OUTCOME_HASHES):
-    OUTCOME_MARKS[_number] = _mark
-
 cdef struct Sum:
     int64_t count
     uint64_t low
@@ -69,83 +64,6 @@ cdef struct Cut:
     int64_t count      # of records below it, and the sum of their hashes
     uint64_t low
     uint64_t high
-
-# A cell is four sums of 64 bits, of which two are added at once. An entry goes from registers to its cells: in memory,
-# eight bytes at a time, it would have to be there before the CPU could load sixteen of them.
-cdef extern from *:
-    """
-    typedef struct { uint64_t offset, hashes, keys, marks; } KdCell;
-    #if defined(__GNUC__) || defined(__clang__)
-    typedef uint64_t KdTwo __attribute__((vector_size(16), aligned(8), may_alias));
-    static inline void kd_add_cell(KdCell *to, const KdCell *cell) {
-        *(KdTwo *)&to->offset += *(const KdTwo *)&cell->offset;
-        *(KdTwo *)&to->keys += *(const KdTwo *)&cell->keys;
-    }
-    static inline void kd_add_entry(KdCell *one, KdCell *two, KdCell *three, uint64_t offset, uint64_t hashes,
-                                    uint64_t keys, uint64_t marks) {
-        const KdTwo front = {offset, hashes}, back = {keys, marks};
-        *(KdTwo *)&one->offset += front, *(KdTwo *)&one->keys += back;
-        *(KdTwo *)&two->offset += front, *(KdTwo *)&two->keys += back;
-        *(KdTwo *)&three->offset += front, *(KdTwo *)&three->keys += back;
-    }
-    #else
-    static inline void kd_add_cell(KdCell *to, const KdCell *cell) {
-        to->offset += cell->offset; to->hashes += cell->hashes; to->keys += cell->keys; to->marks += cell->marks;
-    }
-    static inline void kd_add_entry(KdCell *one, KdCell *two, KdCell *three, uint64_t offset, uint64_t hashes,
-                                    uint64_t keys, uint64_t marks) {
-        const KdCell entry = {offset, hashes, keys, marks};
-        kd_add_cell(one, &entry); kd_add_cell(two, &entry); kd_add_cell(three, &entry);
-    }
-    #endif
-    """
-    ctypedef struct Cell "KdCell":
-        uint64_t offset    # sums
-        uint64_t hashes
-        uint64_t keys
-        uint64_t marks     # the number of entries in the lowest 16 bits, a sum of checksums above
-    void add_cell "kd_add_cell"(Cell *to, const Cell *cell) noexcept nogil
-    void add_entry "kd_add_entry"(Cell *one, Cell *two, Cell *three, uint64_t offset, uint64_t hashes, uint64_t keys,
-                                  uint64_t marks) noexcept nogil
-
-
-cdef inline uint64_t mixed(uint64_t x) noexcept nogil:
-    """Return the finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014)."""
-    x = (x ^ (x >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9U
-    x = (x ^ (x >> 27)) * <uint64_t> 0x94D049BB133111EBU
-    return x ^ (x >> 31)
-
-
-cdef inline uint64_t spread_of(uint64_t offset, uint64_t hashed) noexcept nogil:
-    """Where an entry belongs: 21 bits for each table."""
-    return mixed(hashed + offset * <uint64_t> 0x9E3779B97F4A7C15U)
-
-
-cdef inline uint64_t mark_of(uint64_t spread, uint64_t key) noexcept nogil:
-    """One entry, and its checksum."""
-    return mixed(spread + (key + 1) * <uint64_t> 0xD1B54A32D192ED03U) << 16 | 1
-
-
-cdef inline uint64_t index_in(uint64_t spread, int table, int bits) noexcept nogil:
-    """Return the cell of an entry in one of the tables, which have 1 << bits cells each.
-
-    It is the lowest bits of a part of the hash, so that the two halves of a table can be added.
-    """
-    return (spread >> (21 * table)) & ((<uint64_t> 1 << bits) - 1)
-
-
-cdef inline void count_entry(Cell *tables, int bits, uint64_t offset, uint64_t hashed, uint64_t key,
-                             bint away) noexcept nogil:
-    """Add an entry to its cell in each table, or take it away."""
-    cdef uint64_t spread = spread_of(offset, hashed), marks = mark_of(spread, key), size = <uint64_t> 1 << bits
-    if away:
-        offset = 0 - offset
-        hashed = 0 - hashed
-        key = 0 - key
-        marks = 0 - marks
-    add_entry(tables + index_in(spread, 0, bits), tables + size + index_in(spread, 1, bits),
-              tables + 2 * size + index_in(spread, 2, bits), offset, hashed, key, marks)
-
 
 cdef inline uint64_t key_id_of(int64_t flags) noexcept nogil:
     return 2 if flags & CONTROL_BIT else 0 if flags & NO_KEY_BIT else 1
@@ -184,16 +102,17 @@ cdef class RecordSketch:
     cdef int64_t *_borders
     cdef Sum _at_ends[NEWEST]
     cdef int64_t _ends[NEWEST]
-    cdef Cell *_cells
+    cdef uint64_t *_cells
     cdef int64_t _border_count, _border_at, _end_count, _start, _shift, _limit, _block_shift, _blocks
-    cdef int _bits
+    cdef int _bits, _words
     cdef readonly int64_t keyed, unkeyed, undecided
 
-    def __cinit__(self, int64_t start, borders, *, int64_t blocks, int bits):
+    def __cinit__(self, int64_t start, borders, *, int64_t blocks, int bits, bint of_keys=False):
         cdef Py_buffer view
         cdef int64_t i
         if not (start >= 0 and 1 <= blocks <= 64 and 0 <= bits <= MOST_BITS):
             raise ValueError("start, blocks or bits")
+        self._words = KEY_WORDS if of_keys else RECORD_WORDS
         PyObject_GetBuffer(borders, &view, PyBUF_SIMPLE)
         try:
             self._border_count = view.len // 8
@@ -201,7 +120,7 @@ cdef class RecordSketch:
                 raise ValueError("borders")
             self._borders = <int64_t *> malloc(view.len + 8)
             self._at_borders = <Sum *> calloc(self._border_count + 1, sizeof(Sum))
-            self._cells = <Cell *> calloc((blocks * TABLES) << bits, sizeof(Cell))
+            self._cells = <uint64_t *> calloc((blocks * TABLES) << bits, self._words * sizeof(uint64_t))
             if self._borders == NULL or self._at_borders == NULL or self._cells == NULL:
                 raise MemoryError
             memcpy(self._borders, view.buf, view.len)
@@ -235,9 +154,9 @@ cdef class RecordSketch:
         """Make intervals and blocks so large that they are few enough up to `stop`."""
         cdef int64_t shift = shift_for(self._start, stop, GRID, self._shift), i, to, first
         cdef int64_t blocks = shift_for(self._start, stop, self._blocks, self._block_shift)
-        cdef int64_t size = TABLES << self._bits, j
-        cdef Cell *out
-        cdef Cell *cell
+        cdef int64_t size = (TABLES << self._bits) * self._words, j
+        cdef uint64_t *out
+        cdef uint64_t *cell
         if shift > self._shift:
             first = self._start >> self._shift
             for i in range(GRID):
@@ -254,8 +173,8 @@ cdef class RecordSketch:
                     out = self._cells + to * size
                     cell = self._cells + i * size
                     for j in range(size):
-                        add_cell(out + j, cell + j)
-                    memset(cell, 0, size * sizeof(Cell))
+                        out[j] += cell[j]
+                    memset(cell, 0, size * sizeof(uint64_t))
             self._block_shift = blocks
         self._set_limit()
 
@@ -275,17 +194,16 @@ cdef class RecordSketch:
         add_sum(&self._total, some)
         add_sum(self._grid + ((offset >> self._shift) - (self._start >> self._shift)), some)
 
-    cdef inline Cell *_tables(self, int64_t offset) noexcept nogil:
+    cdef inline uint64_t *_tables(self, int64_t offset) noexcept nogil:
         """The tables of the block of an offset."""
-        return self._cells + (((offset >> self._block_shift) - (self._start >> self._block_shift)) * TABLES
-                              << self._bits)
-
-    cdef inline void _count(self, int64_t offset, uint64_t key, uint64_t hashed, bint away) noexcept nogil:
-        count_entry(self._tables(offset), self._bits, <uint64_t> offset, hashed, key, away)
+        cdef int64_t block = (offset >> self._block_shift) - (self._start >> self._block_shift)
+        return self._cells + (block * TABLES << self._bits) * self._words
 
     def add(self, rows, int64_t count, ends, int64_t ended):
         cdef Py_buffer view, other
         cdef int64_t added
+        if self._words != RECORD_WORDS:
+            raise ValueError("of keys")
         PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
         try:
             PyObject_GetBuffer(ends, &other, PyBUF_SIMPLE)
@@ -305,8 +223,8 @@ cdef class RecordSketch:
         cdef int64_t i = 0, offset, flags, last = 0, until = -1, keyed = 0, unkeyed = 0, undecided = 0
         cdef const int64_t *last_end = end + 2 * ended
         cdef int64_t stop = end[0] if ended else count  # before this row a batch ends
-        cdef uint64_t key
-        cdef Cell *tables = NULL
+        cdef uint64_t key, spread
+        cdef uint64_t *tables = NULL
         cdef int bits = self._bits
         cdef Sum some
         memset(&some, 0, sizeof(Sum))
@@ -335,8 +253,9 @@ cdef class RecordSketch:
             some.count += 1
             some.low += <uint64_t> row[H_LOW]
             some.high += <uint64_t> row[H_HIGH] + (some.low < <uint64_t> row[H_LOW])
-            count_entry(tables, bits, <uint64_t> offset, <uint64_t> row[H_HIGH]
-                        + OUTCOME_MARKS[flags >> OUTCOME_SHIFT & 3], key, False)
+            spread = spread_of(<uint64_t> offset)
+            count_record(tables, bits, <uint64_t> offset, spread,
+                         <uint64_t> row[H_HIGH] + outcome_mark(spread, flags >> OUTCOME_SHIFT), key, False)
             row += HASH_WIDTH
             i += 1
         if some.count:
@@ -354,7 +273,10 @@ cdef class RecordSketch:
         cdef Py_buffer view
         cdef const int64_t *row
         cdef int64_t i, outcome
-        cdef uint64_t key
+        cdef uint64_t key, spread, hashed, offset
+        cdef uint64_t *tables
+        if self._words != RECORD_WORDS:
+            raise ValueError("of keys")
         PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
         try:
             if not 0 <= count <= view.len // (HASH_WIDTH * 8):
@@ -366,8 +288,12 @@ cdef class RecordSketch:
                 outcome = row[H_FLAGS] >> OUTCOME_SHIFT & 3
                 key = key_id_of(row[H_FLAGS])
                 self.undecided += key == 1 and outcome == D_UNDECIDED
-                self._count(row[H_OFFSET], key, <uint64_t> row[H_HIGH], True)
-                self._count(row[H_OFFSET], key, <uint64_t> row[H_HIGH] + OUTCOME_MARKS[outcome], False)
+                offset = <uint64_t> row[H_OFFSET]
+                hashed = <uint64_t> row[H_HIGH]
+                spread = spread_of(offset)
+                tables = self._tables(row[H_OFFSET])
+                count_record(tables, self._bits, offset, spread, hashed, key, True)
+                count_record(tables, self._bits, offset, spread, hashed + outcome_mark(spread, outcome), key, False)
         finally:
             PyBuffer_Release(&view)
 
@@ -435,149 +361,8 @@ cdef class RecordSketch:
             raise ValueError("stop")
         self._widen(stop)
         blocks = ((stop - 1) >> self._block_shift) - (self._start >> self._block_shift) + 1
-        return self._block_shift, (<const char *> self._cells)[:((blocks * TABLES) << self._bits) * sizeof(Cell)]
-
-
-def added(one, other):
-    cdef Py_buffer a, b
-    cdef int64_t i
-    cdef Cell *out
-    cdef const Cell *cell
-    cdef bytes found
-    PyObject_GetBuffer(one, &a, PyBUF_SIMPLE)
-    try:
-        PyObject_GetBuffer(other, &b, PyBUF_SIMPLE)
-        try:
-            if a.len != b.len or a.len % sizeof(Cell):
-                raise ValueError("tables of one size")
-            found = (<const char *> a.buf)[:a.len]
-            out = <Cell *> <char *> found
-            cell = <const Cell *> b.buf
-            for i in range(a.len // <int64_t> sizeof(Cell)):
-                add_cell(out + i, cell + i)
-        finally:
-            PyBuffer_Release(&b)
-    finally:
-        PyBuffer_Release(&a)
-    return found
-
-
-def halved(cells):
-    cdef Py_buffer view
-    cdef int64_t i, count, table
-    cdef const Cell *cell
-    cdef Cell *out
-    cdef bytes found
-    PyObject_GetBuffer(cells, &view, PyBUF_SIMPLE)
-    try:
-        count = view.len // <int64_t> sizeof(Cell) // TABLES
-        if count < 2 or count & (count - 1) or count * TABLES * <int64_t> sizeof(Cell) != view.len:
-            raise ValueError("cells")
-        found = bytes(view.len // 2)
-        out = <Cell *> <char *> found
-        cell = <const Cell *> view.buf
-        for table in range(TABLES):
-            for i in range(count // 2):
-                out[table * (count // 2) + i] = cell[table * count + i]
-                add_cell(out + table * (count // 2) + i, cell + table * count + count // 2 + i)
-    finally:
-        PyBuffer_Release(&view)
-    return found
-
-
-cdef inline bint is_zero(const Cell *cell) noexcept nogil:
-    return cell.marks == 0 and cell.offset == 0 and cell.hashes == 0 and cell.keys == 0
-
-
-cdef inline int single_in(const Cell *tables, int64_t index, int bits, int64_t low, int64_t high,
-                          uint64_t *entry) noexcept nogil:
-    """Which copy a cell has one entry of alone, 1 or -1: its checksum, its place and its offset are right. Else 0."""
-    cdef const Cell *cell = tables + index
-    cdef uint64_t offset = cell.offset, hashed = cell.hashes, key = cell.keys, marks = cell.marks, spread
-    cdef int found = 1
-    if marks & 0xffff == 0xffff:
-        offset = 0 - offset
-        hashed = 0 - hashed
-        key = 0 - key
-        marks = 0 - marks
-        found = -1
-    if marks & 0xffff != 1 or offset < <uint64_t> low or offset >= <uint64_t> high:
-        return 0
-    spread = spread_of(offset, hashed)
-    if mark_of(spread, key) != marks:
-        return 0
-    if <int64_t> index_in(spread, <int> (index >> bits), bits) != index & ((<int64_t> 1 << bits) - 1):
-        return 0
-    entry[0] = offset
-    entry[1] = hashed
-    entry[2] = key
-    return found
-
-
-def decode(one, other, int64_t low, int64_t high):
-    cdef Py_buffer a, b
-    cdef int64_t count, i, index, waiting = 0, steps = 0
-    cdef int64_t *queue = NULL
-    cdef int bits = 0, table, side, single
-    cdef Cell *tables = NULL
-    cdef const Cell *theirs
-    cdef uint64_t entry[3]
-    cdef uint64_t spread
-    cdef list found = []
-    if low < 0 or high < low:
-        raise ValueError("low")
-    PyObject_GetBuffer(one, &a, PyBUF_SIMPLE)
-    try:
-        PyObject_GetBuffer(other, &b, PyBUF_SIMPLE)
-        try:
-            count = a.len // <int64_t> sizeof(Cell) // TABLES
-            while (<int64_t> 1 << bits) < count:
-                bits += 1
-            if a.len != b.len or (<int64_t> 1 << bits) * TABLES * <int64_t> sizeof(Cell) != a.len:
-                raise ValueError("tables of one size")
-            count *= TABLES
-            tables = <Cell *> malloc(a.len)
-            queue = <int64_t *> malloc(4 * (count + 1) * sizeof(int64_t))
-            if tables == NULL or queue == NULL:
-                raise MemoryError
-            memcpy(tables, a.buf, a.len)
-            theirs = <const Cell *> b.buf
-            for i in range(count):
-                tables[i].offset -= theirs[i].offset
-                tables[i].hashes -= theirs[i].hashes
-                tables[i].keys -= theirs[i].keys
-                tables[i].marks -= theirs[i].marks
-        finally:
-            PyBuffer_Release(&b)
-        for i in range(count):
-            queue[waiting] = i
-            waiting += 1
-        while waiting:
-            waiting -= 1
-            index = queue[waiting]
-            single = single_in(tables, index, bits, low, high, entry)
-            if single == 0:
-                continue
-            steps += 1
-            if steps > count:
-                return None
-            side = 0 if single == 1 else 1
-            found.append((<int64_t> entry[0], side, entry[1], entry[2]))
-            spread = spread_of(entry[0], entry[1])
-            count_entry(tables, bits, entry[0], entry[1], entry[2], side == 0)
-            for table in range(TABLES):
-                if waiting < 4 * count:
-                    queue[waiting] = (<int64_t> table << bits) + <int64_t> index_in(spread, table, bits)
-                    waiting += 1
-        for i in range(count):
-            if not is_zero(tables + i):
-                return None
-    finally:
-        free(tables)
-        free(queue)
-        PyBuffer_Release(&a)
-    found.sort()
-    return found
+        blocks = (blocks * TABLES << self._bits) * self._words
+        return self._block_shift, (<const char *> self._cells)[:blocks * sizeof(uint64_t)]
 
 
 def are_cuts(cuts, int64_t start, int64_t stop):
@@ -732,6 +517,8 @@ cdef class LastRecords:
         cdef int64_t i, offset
         cdef const int64_t *row
         cdef Sum one
+        if sketch._words != KEY_WORDS:
+            raise ValueError("of records")
         one.count = 1
         for i in range(self._table.count):
             row = self._table.rows + i * LAST_WIDTH
@@ -742,7 +529,8 @@ cdef class LastRecords:
                 if offset >= sketch._limit:
                     sketch._widen(offset + 1)
                 sketch._keep(offset, &one)
-                sketch._count(offset, <uint64_t> row[L_KEY] | 1, <uint64_t> row[L_HASH_HIGH], False)
+                count_key(sketch._tables(offset), sketch._bits, <uint64_t> offset, <uint64_t> row[L_HASH_HIGH],
+                          <uint64_t> row[L_KEY] | 1)
 
     def with_tombstones(self, LastRecords later):
         cdef int64_t i

@@ -8,13 +8,14 @@ from array import array
 
 import pytest
 
+from kdump.kernel.cell_differences import added
 from kdump.kernel.record_hashes import HASH_COLUMNS
-from kdump.kernel.sketches import KEY_PARTS, KeyParts, LastRecords, RecordSketch, added
+from kdump.kernel.sketches import KEY_PARTS, KeyParts, LastRecords, RecordSketch
 from support.laws import SEED, examples
 
 ROW = struct.Struct(f"<{len(HASH_COLUMNS)}q")
 BITS = 4
-TABLE_BYTES = (3 << BITS) * 32
+TABLE_BYTES = (3 << BITS) * 16
 
 
 def rows(offsets: list[int], hashes: dict[int, int]) -> bytes:
@@ -107,7 +108,7 @@ def test_parts_have_the_last_records_of_all_keys() -> None:
         at, full = parts.add(data, at, 20_000)
         if full >= 0:
             taken[full] += parts.take(full)
-    one, other = (RecordSketch(0, b"", blocks=1, bits=9) for _ in range(2))
+    one, other = (RecordSketch(0, b"", blocks=1, bits=9, of_keys=True) for _ in range(2))
     count = 0
     whole.sum_into(one)
     for part in range(KEY_PARTS):

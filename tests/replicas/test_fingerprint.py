@@ -17,8 +17,9 @@ import pytest
 import kdump
 from kdump.engine.protocol import Serial
 from kdump.errors import SourceError
+from kdump.kernel.cell_differences import decode, decode_keys, outcomes_of
 from kdump.kernel.record_hashes import HASH_COLUMNS
-from kdump.kernel.sketches import RecordSketch, decode
+from kdump.kernel.sketches import LastRecords, RecordSketch
 from kdump.replicas.compare import CompareOptions, PartitionComparison, compare_logs
 from kdump.replicas.comparison import ReplicaComparison, Verdict
 from kdump.replicas.fingerprint import copy_sketch
@@ -697,34 +698,142 @@ def test_another_version_says_which(tmp_path: Path) -> None:
     data = bytearray(file.read_bytes())
     data[8] = 9
     file.write_bytes(data)
-    with pytest.raises(SourceError, match="version 9; this kdump reads version 4 alone"):
+    with pytest.raises(SourceError, match="version 9; this kdump reads version 5 alone"):
         read_fingerprint(str(file))
+
+
+ROW = struct.Struct(f"<{len(HASH_COLUMNS)}q")
+
+
+def tables_of(records: Mapping[int, int], bits: int, stop: int) -> bytes:
+    sketch = RecordSketch(0, b"", blocks=1, bits=bits)
+    sketch.add(b"".join(ROW.pack(at, 0, 0, records[at], 5, 0, 0) for at in sorted(records)), len(records), b"", 0)
+    return sketch.cells(stop)[1]
+
+
+def differences_of(one: Mapping[int, int], other: Mapping[int, int]) -> list[tuple[int, int, int, int]]:
+    found = list[tuple[int, int, int, int]]()
+    for at in sorted(one.keys() | other.keys()):
+        if at not in one or at not in other:
+            found.append((at, int(at not in one), (one.get(at) or other[at]) % (1 << 64), 1))
+        elif one[at] != other[at]:
+            found.append((at, 2, (one[at] - other[at]) % (1 << 64), 0))
+    return found
 
 
 @pytest.mark.laws
 def test_tables_never_name_a_wrong_offset() -> None:
     """Also where more differs than they can name."""
-    row = struct.Struct(f"<{len(HASH_COLUMNS)}q")
+    named = 0
     for trial in range(examples(150)):
         choose = random.Random(100_000 * SEED + trial)
-        bits, count = choose.randrange(2, 7), choose.randrange(1, 200)
-        hashes = {offset: choose.getrandbits(63) for offset in choose.sample(range(1000), count)}
-        sides = []
+        bits, count, most = choose.randrange(2, 7), choose.randrange(1, 200), choose.choice([1000, 1 << 40])
+        hashes = {offset: choose.getrandbits(63) for offset in choose.sample(range(most), count)}
+        sides, gone, other = [], choose.choice([0, 0.01, 0.1, 0.5]), choose.choice([0, 0.02, 0.1])
         for _ in range(2):
-            gone = {each for each in hashes if choose.random() < choose.choice([0.01, 0.1, 0.5])}
-            sides.append({offset: each for offset, each in hashes.items() if offset not in gone})
-        tables = []
-        for side in sides:
-            sketch = RecordSketch(0, b"", blocks=1, bits=bits)
-            rows = b"".join(row.pack(offset, 0, 0, side[offset], 5, 0, 0) for offset in sorted(side))
-            sketch.add(rows, len(side), b"", 0)
-            tables.append(sketch.cells(1000)[1])
-        found = decode(*tables, 0, 1000)
+            kept = {at: each for at, each in hashes.items() if choose.random() >= gone}
+            sides.append({at: choose.getrandbits(63) if choose.random() < other else kept[at] for at in kept})
+        tables = [tables_of(side, bits, most) for side in sides]
+        found, expected = decode(*tables, 0, most), differences_of(*sides)
         if found is None:
-            assert len(sides[0].keys() ^ sides[1].keys()) > 1
+            assert len(expected) > 1, trial
             continue
-        expected = [
-            (offset, int(offset not in sides[0]), hashes[offset], 1)
-            for offset in sorted(sides[0].keys() ^ sides[1].keys())
-        ]
         assert found == expected, trial
+        named += bool(found)
+    assert named
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+@pytest.mark.parametrize("together", [True, False])
+def test_tables_name_a_thousand_offsets(replaced: bool, together: bool) -> None:
+    """Of one block, side by side and far from each other; a replaced record is one difference."""
+    choose, bits, most = random.Random(SEED), copy_sketch.RECORD_BITS, 30_000
+    one = {offset: choose.getrandbits(63) for offset in range(most)}
+    differing = range(9000, 10_000) if together else choose.sample(range(most), 1000)
+    other = {**one, **{offset: choose.getrandbits(63) for offset in differing}}
+    if not replaced:
+        other = {offset: each for offset, each in one.items() if offset not in {*differing}}
+    found = decode(tables_of(one, bits, most), tables_of(other, bits, most), 0, most)
+    assert found == differences_of(one, other)
+    assert len(found) == 1000
+
+
+@pytest.mark.parametrize(("keys", "is_known"), [(1000, True), (3000, False)])
+def test_tables_name_a_thousand_keys_of_which_a_copy_has_an_older_record(keys: int, is_known: bool) -> None:
+    choose, tables = random.Random(SEED), []
+    hashes = {key: choose.getrandbits(63) for key in range(20_000)}
+    for older in (0, keys):
+        last, state = LastRecords(1 << 20), RecordSketch(0, b"", blocks=1, bits=copy_sketch._STATE_BITS, of_keys=True)
+        rows = [
+            ROW.pack(at := key + 50_000 * (key >= older), hashed, 0, (hashed * (at + 7)) % (1 << 62), 1, 0, 0)
+            for key, hashed in hashes.items()
+        ]
+        assert last.fill(b"".join(rows), 0, len(rows)) == len(rows)
+        last.sum_into(state)
+        tables.append(state.cells(100_000)[1])
+    found = decode_keys(*tables, 0, 100_000)
+    if not is_known:
+        assert found is None
+        return
+    expected = [(key + 50_000 * (not side), side, hashes[key] | 1) for key in range(keys) for side in (0, 1)]
+    assert found is not None
+    assert sorted((offset, side, key) for offset, side, _, key in found) == sorted(expected)
+
+
+def test_what_became_of_a_transaction_is_told_from_another_record() -> None:
+    """Also of a thousand records at once, all of which differ in this alone."""
+    choose, most = random.Random(SEED), 4000
+    hashes = [choose.getrandbits(63) for _ in range(most)]
+    sketches = []
+    for outcome in (0, 1):
+        sketch = RecordSketch(0, b"", blocks=1, bits=copy_sketch.RECORD_BITS)
+        rows = [ROW.pack(at, 0, 0, each, 5, outcome * (at < 1000) << 4, 0) for at, each in enumerate(hashes)]
+        sketch.add(b"".join(rows), most, b"", 0)
+        sketches.append(sketch.cells(most)[1])
+    found = decode(*sketches, 0, most)
+    assert found is not None
+    assert [(offset, side, outcomes_of(offset, each)) for offset, side, each, _ in found] == [
+        (offset, 2, (0, 1)) for offset in range(1000)
+    ]
+    assert outcomes_of(5, 5) is None
+
+
+def replaced_logs(superseded: int, last: int) -> tuple[list[bytes], list[bytes]]:
+    """Two logs with other values in records that a later one of their key replaces, and in the last ones of keys."""
+    logs: tuple[list[bytes], list[bytes]] = ([], [])
+    for log, value in zip(logs, (b"v", b"other"), strict=True):
+        keys = [*[b"s"] * superseded, *(b"k%d" % number for number in range(last))]
+        log += [build.batch([build.record(key, value) for key in keys]), data(len(keys), b"s", b"end")]
+    return logs
+
+
+@pytest.mark.parametrize(("superseded", "last"), [(5, 1000), (2000, 100)])
+def test_all_records_that_differ_in_cleaned_copies_are_named(superseded: int, last: int, tmp_path: Path) -> None:
+    """Also where too many others differ, which a later one of their key replaces."""
+    one, other = (
+        directory(tmp_path / name, log, checkpoints={"cleaner-offset-checkpoint": superseded + last + 1})
+        for name, log in zip("12", replaced_logs(superseded, last), strict=True)
+    )
+    found = by_fingerprints(one, other, tmp_path)
+    is_all = superseded < 1000
+    assert (found.verdict, found.because) == (DIVERGED, () if is_all else ("replaced",))
+    differs = found.differs.records
+    assert (differs.count, differs.first) == ((superseded if is_all else 0) + last, 0 if is_all else superseded)
+    assert differs.last == superseded + last - 1
+    assert not found.differs.ranges
+
+
+def test_a_fingerprint_has_at_most_150_kb(tmp_path: Path) -> None:
+    """Of a log with everything that it can have much of."""
+    log = [data(offset, b"k%d" % offset, b"v") for offset in range(5000)]
+    plain_log = directory(tmp_path / "1", log, 130)
+    cleaned = directory(tmp_path / "2", log, 130, checkpoints={"cleaner-offset-checkpoint": 5000})
+    for name, broker in (("1.f", plain_log), ("2.f", cleaned)):
+        assert 90_000 < taken(broker, tmp_path / name).stat().st_size < 150_000
+    shorter = directory(tmp_path / "3", log[:1100], checkpoints={"cleaner-offset-checkpoint": 1100})
+    ends = known(tmp_path / "2.f", taken(shorter, tmp_path / "3.f"))
+    again = taken(cleaned, tmp_path / "2.g", ends)
+    (copy,) = map(load_copy, known(again))
+    assert (copy.as_of, len(copy.later_keys)) == (1100, 3900)
+    assert 90_000 < again.stat().st_size < 150_000
+    assert answer(*known(again, taken(shorter, tmp_path / "3.g", ends))).verdict is AGREE

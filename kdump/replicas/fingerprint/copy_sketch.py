@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from kdump.errors import SourceError
 from kdump.format.batch import Batch
+from kdump.kernel.cell_differences import KEY_CELL_BYTES
 from kdump.kernel.crc import crc32c
 from kdump.kernel.record_hashes import RecordHasher
 from kdump.kernel.scan import BATCH_COLUMNS
@@ -58,12 +59,16 @@ _ROWS: Final = 2048
 MOST_OFFSET: Final = 1 << 62
 _SEGMENTS: Final = 128
 BLOCKS: Final = 4
-RECORD_BITS: Final = 8
-_STATE_BITS: Final = 9
+RECORD_BITS: Final = 9
+"""About 1200 offsets of each block of offsets are found."""
+_STATE_BITS: Final = 10
+"""About 2400 last records are found: two of each key that has an older one in a copy."""
 _MOST_DAMAGE: Final = 200
 _MOST_OPEN: Final = 500
 _MOST_ABORTED: Final = 500
 _MOST_LATER: Final = 4000
+_MANY_LATER: Final = 500
+"""With more later keys, the tables of last records are half as large, so that all has at most 150 KB."""
 _LEAST_SHARE_BYTES: Final = 8 << 20
 """A share takes about 30 KiB, and it takes 10 ms to read so many bytes again."""
 _MOST_UNCOMMITTED: Final = 1 << 20
@@ -211,7 +216,7 @@ def with_sums(copy: CopySketch, records: RecordSums) -> CopySketch:
     """The same with the sums of its records."""
     block_bits, cells = records.cells(copy.as_of)
     span = min(copy.as_of - copy.start_offset, 1 << block_bits)
-    bits = min(RECORD_BITS, max(5, span.bit_length() + 1))  # in a small table a few entries meet often
+    bits = min(RECORD_BITS, max(5, span.bit_length()))  # in a small table a few entries meet often
     return copy._replace(
         keyed=records.keyed,
         unkeyed=records.unkeyed,
@@ -460,15 +465,17 @@ class _CopyPass:
     def _with_state(self, copy: CopySketch, table: KeyTable, undecided: int) -> CopySketch:
         """With the last records of all keys."""
         bits = min(_STATE_BITS, max(4, copy.keyed.bit_length()))
-        state, later = RecordSketch(self._start, b"", blocks=1, bits=bits), self._later()
+        state, later = RecordSketch(self._start, b"", blocks=1, bits=bits, of_keys=True), self._later()
         keys = list[int]()
         for last in table.parts():
             last.sum_into(state)
             keys += [] if later is None else last.with_tombstones(later)
         block_bits, cells = state.cells(self._stop)
+        kept = bits if len(keys) <= _MANY_LATER else min(bits, _STATE_BITS - 1)
+        cells = narrowed(cells, bits, kept, KEY_CELL_BYTES)
         return copy._replace(
             undecided=undecided,
-            state=Sketch(state.cuts(self._stop), cells, block_bits, bits),
+            state=Sketch(state.cuts(self._stop), cells, block_bits, kept),
             later_keys=tuple(sorted(keys)),
             has_all_later_keys=later is not None,
         )

@@ -4,7 +4,7 @@ File: head, a section for each copy, index, trailer. A CRC-32C covers each of th
 
     head        offset  size
     magic            0     8  b"KDUMPFPR"
-    version          8     2  4
+    version          8     2  5
     host size       10     2
     CRC             12     4  of the head from byte 16 on
     time            16     8  milliseconds since the epoch
@@ -59,8 +59,8 @@ File: head, a section for each copy, index, trailer. A CRC-32C covers each of th
     state cuts            32 each: of the last records of keys
     later keys             8 each: the keys of records at or after `as of`, as sketches.LastRecords.with_tombstones has
                               them
-    cells                 32 each: as many for each block
-    state cells           32 each
+    cells                 16 each: as many for each block
+    state cells           24 each
 """
 
 import hashlib
@@ -72,13 +72,14 @@ from kdump.broker.history import EpochRun
 from kdump.errors import SourceError
 from kdump.format.index import AbortedTransaction
 from kdump.format.naming import FINGERPRINT_MAGIC, TopicPartition
+from kdump.kernel.cell_differences import CELL_BYTES, HASH_TABLES, KEY_CELL_BYTES, added, halved
 from kdump.kernel.crc import crc32c
-from kdump.kernel.sketches import CELL_BYTES, CUT_BYTES, HASH_TABLES, added, are_cuts, halved
+from kdump.kernel.sketches import CUT_BYTES, are_cuts
 from kdump.log.ranges import OffsetRange
 from kdump.named_tuple import NamedTuple
 from kdump.replicas.log_survey import KAFKA_07, OUT_OF_ORDER, UNREADABLE
 
-VERSION: Final = 4
+VERSION: Final = 5
 KEY_ID_BYTES: Final = 16
 _END_MAGIC: Final = b"RPFK"
 _HEAD: Final = struct.Struct("<8sHHIq16s")
@@ -91,7 +92,7 @@ _TRIPLE: Final = struct.Struct("<qqq")
 _SIZES: Final = (
     *(_EPOCH.size, _PAIR.size, _PAIR.size, 8, _TRIPLE.size),
     *(CUT_BYTES, CUT_BYTES, 8),
-    *(CELL_BYTES, CELL_BYTES),
+    *(CELL_BYTES, KEY_CELL_BYTES),
 )
 _FRONT_PARTS: Final = len(_SIZES) - 2
 DIGEST_BYTES: Final = 16
@@ -154,11 +155,11 @@ class Sketch(NamedTuple):
         return found
 
 
-def narrowed(cells: bytes, bits: int, wanted: int) -> bytes:
+def narrowed(cells: bytes, bits: int, wanted: int, cell_bytes: int = CELL_BYTES) -> bytes:
     """The cells of tables with `1 << wanted` cells each, of the tables of one or more blocks."""
-    size = (HASH_TABLES << bits) * CELL_BYTES
+    size = (HASH_TABLES << bits) * cell_bytes
     for _ in range(bits - wanted):
-        cells = b"".join(halved(cells[at : at + size]) for at in range(0, len(cells), size))
+        cells = b"".join(halved(cells[at : at + size], cell_bytes) for at in range(0, len(cells), size))
         size //= 2
     return cells
 
@@ -209,7 +210,7 @@ def section_of(copy: CopySketch) -> bytes:
     counts = (
         *(len(copy.epochs), len(copy.damage), len(copy.open), len(copy.two_epochs), len(copy.aborted)),
         *(len(copy.records.cuts) // CUT_BYTES, len(state.cuts) // CUT_BYTES, len(copy.later_keys)),
-        *(len(copy.records.cells) // CELL_BYTES, len(state.cells) // CELL_BYTES),
+        *(len(copy.records.cells) // CELL_BYTES, len(state.cells) // KEY_CELL_BYTES),
     )
     head = _SECTION.pack(
         *(copy.start_offset, copy.log_end_offset, copy.as_of, marks[0], copy.reach),

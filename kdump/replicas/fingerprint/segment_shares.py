@@ -9,7 +9,8 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kdump.kernel.sketches import CELL_BYTES, HASH_TABLES, INTERVALS, NEWEST_ENDS, RecordSketch, added
+from kdump.kernel.cell_differences import CELL_BYTES, HASH_TABLES, added
+from kdump.kernel.sketches import INTERVALS, NEWEST_ENDS, RecordSketch
 from kdump.log.ranges import OffsetRange
 from kdump.named_tuple import NamedTuple
 from kdump.replicas.fingerprint.copy_sketch import BLOCKS, RECORD_BITS

@@ -2,7 +2,7 @@
 
     head        offset  size
     magic            0     8  b"KDUMPFPS"
-    version          8     2  1
+    version          8     2  2
     key id          12    16  as in the fingerprint
 
     then for each copy
@@ -31,7 +31,8 @@ from typing import IO, Final
 from kdump.broker.history import EpochRun
 from kdump.errors import SourceError, reason
 from kdump.format.naming import SHARES_MAGIC, TopicPartition
-from kdump.kernel.sketches import CELL_BYTES, CUT_BYTES, HASH_TABLES, NEWEST_ENDS, are_cuts
+from kdump.kernel.cell_differences import CELL_BYTES, HASH_TABLES
+from kdump.kernel.sketches import CUT_BYTES, NEWEST_ENDS, are_cuts
 from kdump.named_tuple import NamedTuple
 from kdump.replicas.fingerprint.copy_sketch import BLOCKS, RECORD_BITS, HashKey
 from kdump.replicas.fingerprint.fingerprint_format import Sketch
@@ -40,7 +41,7 @@ from kdump.replicas.log_survey import SegmentFacts
 from kdump.storage.stamps import Stamp
 
 SUFFIX: Final = ".shares"
-_VERSION: Final = 1
+_VERSION: Final = 2
 _HEAD: Final = struct.Struct("<8sHxx16s")
 _SECTION: Final = struct.Struct("<Q16s")
 _COPY: Final = struct.Struct("<16siHH")

@@ -7,18 +7,14 @@ records of keys are compared where both were taken as of the common end.
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from itertools import pairwise, permutations
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final
 
 from kdump.broker.history import EpochRun
 from kdump.format.index import AbortedTransaction
-from kdump.kernel.sketches import (
-    NO_KEY_ID,
-    OUTCOME_HASHES,
-    decode,
-    records_between,
-)
+from kdump.kernel.cell_differences import KEY_CELL_BYTES, decode, decode_keys, outcomes_of
+from kdump.kernel.sketches import NO_KEY_ID, records_between
 from kdump.kernel.transactions import ABORTED, COMMITTED, UNDECIDED
 from kdump.log.ranges import OffsetRange, common, united, without
 from kdump.named_tuple import NamedTuple
@@ -39,12 +35,7 @@ NOT_READ_AGAIN: Final = "not-read-again"
 """A note with any verdict: segments that had not changed since an older fingerprint were not read for this one."""
 _MOST_KEYS: Final = 100
 _MOST_OFFSET: Final = 1 << 62
-_HASHES: Final = 1 << 64
-_OUTCOMES: Final = {
-    (one - other) % _HASHES: {first, second}
-    for (first, one), (second, other) in permutations(enumerate(OUTCOME_HASHES), 2)
-}
-"""What became of one record in two copies, by the difference of its hashes."""
+_IN_BOTH: Final = 2
 
 
 class SketchedCopy(NamedTuple):
@@ -100,7 +91,7 @@ def compare_sketches(left: SketchedCopy, right: SketchedCopy) -> ReplicaComparis
 
 
 class _Entry(NamedTuple):
-    """A record that one copy has alone, or has with another hash."""
+    """A record that one copy, the `side`, has alone; or with _IN_BOTH two at one offset, whose hashes differ so."""
 
     offset: int
     side: int
@@ -150,6 +141,16 @@ class _SketchPair(CopyPair):
         if not self._compacted:
             self._missing = type(self._missing[0])(), type(self._missing[1])()
 
+    @property
+    def _lowest(self) -> int:
+        """The lowest offset of both copies."""
+        return min(each.start_offset for each in self._both)
+
+    @property
+    def _highest(self) -> int:
+        """The offset after the highest of both copies."""
+        return max(each.end_offset for each in self._both)
+
     # ---- all records
 
     def _entries(self) -> tuple[list[_Entry], list[OffsetRange]]:
@@ -167,18 +168,19 @@ class _SketchPair(CopyPair):
         for block in sorted(tables[0].keys() & tables[1].keys()):
             low, high = block << block_bits, (block + 1) << block_bits
             one, other = tables[0][block], tables[1][block]
-            entries = [] if one == other else decode(one, other, low, min(high, _MOST_OFFSET))
+            within = max(low, self._lowest), max(low, self._lowest, min(high, self._highest))
+            entries = [] if one == other else decode(one, other, *within)
             if entries is not None:
                 known.append(OffsetRange(low, high))
                 found += [_Entry(*each) for each in entries if self._floor <= each[0] < self._end]
         return found, without([whole], united(known))
 
     def _judge_records(self, entries: Iterable[_Entry]) -> None:
-        for offset, several in _by_offset(entries):
-            if len(several) > 1:
-                self._differs_at(offset, several[0].hash, several[1].hash)
+        for one in entries:
+            offset = one.offset
+            if one.side == _IN_BOTH:
+                self._differs_at(offset, one.hash)
                 continue
-            (one,) = several
             lacking = self._both[1 - one.side]
             if any(each.start <= offset < each.stop for each in lacking.damage):
                 self._reasons["damage"] = None
@@ -188,14 +190,14 @@ class _SketchPair(CopyPair):
             self._has_unkeyed = self._has_unkeyed or one.key == NO_KEY_ID
             self._missing[1 - one.side].add(offset)
 
-    def _differs_at(self, offset: int, one: int, other: int) -> None:
+    def _differs_at(self, offset: int, difference: int) -> None:
         """Two hashes at one offset: other records, or the same one, aborted in one copy."""
-        outcomes = _OUTCOMES.get((one - other) % _HASHES)
+        outcomes = outcomes_of(offset, difference)
         if outcomes is None:
             self._records.add(offset)
         elif not self._is_same_end:
             self._reasons[AS_OF] = None
-        elif outcomes == {COMMITTED, ABORTED}:
+        elif {*outcomes} == {COMMITTED, ABORTED}:
             self._outcomes_differ.add(offset)
         elif UNDECIDED in outcomes:
             self._reasons["damage"] = None
@@ -253,9 +255,8 @@ class _SketchPair(CopyPair):
             self._reasons[NO_STATE] = None
             return
         bits = min(left.bits, right.bits)
-        entries = decode(
-            narrowed(left.cells, left.bits, bits), narrowed(right.cells, right.bits, bits), 0, _MOST_OFFSET
-        )
+        one, other = (narrowed(each.cells, each.bits, bits, KEY_CELL_BYTES) for each in (left, right))
+        entries = decode_keys(one, other, self._lowest, self._highest)
         if entries is not None:
             self._judge_keys([_Entry(*each) for each in entries if each[0] >= self._floor], late)
         elif any(late):
@@ -279,18 +280,15 @@ class _SketchPair(CopyPair):
         return any(each.damage or each.sketch.undecided for each in self._both)
 
     def _judge_keys(self, entries: list[_Entry], late: list[bool]) -> None:
-        keys, records = dict[int, list[int]](), dict[int, tuple[int, int]]()
+        keys = dict[int, list[int]]()
         for each in entries:
             keys.setdefault(each.key, [-1, -1])[each.side] = each.offset
-        for offset, several in _by_offset(entries):
-            if len(several) > 1:
-                records[offset] = several[0].hash, several[1].hash
-        counts, samples = [0, 0, 0, 0], list[DifferingKey]()
+        counts, samples, has_records = [0, 0, 0, 0], list[DifferingKey](), self._records.count > 0
         self._keys = len(keys)
         for key, (left, right) in keys.items():
-            if left == right:
-                if not self._records.count and left in records:
-                    self._differs_at(left, *records[left])
+            if left == right:  # other records: all of which are committed
+                if not has_records:
+                    self._records.add(left)
                 continue
             lacking = 1 if left > right else 0
             why = self._why_undecided(key, lacking, late, is_absent=-1 in (left, right))
@@ -316,13 +314,6 @@ class _SketchPair(CopyPair):
         if late[lacking] or (is_absent and late[1 - lacking]):
             return "reach" if sketch.has_all_later_keys else MANY
         return "damage" if self._is_unknown() else None
-
-
-def _by_offset(entries: Iterable[_Entry]) -> Iterator[tuple[int, list[_Entry]]]:
-    found = dict[int, list[_Entry]]()
-    for each in entries:
-        found.setdefault(each.offset, []).append(each)
-    yield from sorted(found.items())
 
 
 def _sums(sketch: Sketch) -> dict[int, tuple[int, int, int]]:
