@@ -22,6 +22,7 @@ from kdump.spark.source_options import SourceOptions, Table
 from kdump.spark.source_planning import PlannedLosses, plan_losses, plan_ranges
 from kdump.spark.source_schema import arrow_schema, as_expected, check_projection
 from kdump.spark.source_tables import TablePart, plan_table, read_table
+from kdump.spark.worker_process import begin_task
 from kdump.storage.file_store import is_url
 from kdump.storage.object_store import object_store
 from kdump.storage.walk import MAX_BATCH_BYTES
@@ -60,6 +61,7 @@ class KdumpReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The record batches of a partition. Raises KdumpError."""
+        begin_task()
         check_build(self._build)
         self._options.stores.use()
         expected = arrow_schema(self._schema)

@@ -34,6 +34,7 @@ from kdump.spark.source_reader import read_range
 from kdump.spark.source_schema import arrow_schema, as_expected, check_projection
 from kdump.spark.stream_logs import FollowedLogs, LogFollower, LossWatch, StreamLosses
 from kdump.spark.stream_options import EndAt, StreamOptions
+from kdump.spark.worker_process import begin_task
 from kdump.storage.file_store import is_directory
 
 if TYPE_CHECKING:
@@ -202,6 +203,7 @@ class KdumpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         each = partition.value
         if not isinstance(each, RangeOfLog):
             return  # Spark makes a partition without a value of a plan without partitions
+        begin_task()
         check_build(self._build)
         source, expected = self._options.source, arrow_schema(self._schema)
         names, ranges, is_last, attempt = expected.names, [each], False, 0

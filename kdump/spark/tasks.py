@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kdump.errors import name_host
 from kdump.spark.builds import build_name, other_build
 from kdump.spark.store_settings import NO_STORES, StoreSettings
+from kdump.spark.worker_process import begin_task
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -38,6 +39,7 @@ _LEVEL: Final = 1
 
 def run_group(data: bytes) -> bytes:
     """Run the tasks of a group. Returns their results, or why there are none; raises nothing, as Spark would retry."""
+    begin_task()
     version, *request = pickle.loads(data)
     host = socket.gethostname()
     if version != build_name():

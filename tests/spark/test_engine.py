@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import shutil
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from conftest import Command
 from kdump.errors import KdumpError
 from kdump.spark.session import spark_engine
+from kdump.spark.worker_process import begin_task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,3 +46,13 @@ def test_another_master_than_the_one_of_the_session_is_refused(spark: SparkSessi
     ):
         pass
     assert spark.sparkContext.parallelize([1], 1).collect() == [1]
+
+
+def test_modules_are_no_garbage_of_each_task(spark: SparkSession) -> None:
+    """Spark collects garbage after each task of a Python process, which would walk all modules each time."""
+    tasks = spark.sparkContext.parallelize(range(6), 6)
+    assert max(tasks.map(lambda _: (begin_task(), gc.get_freeze_count())[1]).collect()) > 10_000
+    before = gc.get_freeze_count()
+    for _ in range(4):
+        begin_task()
+    assert gc.get_freeze_count() == before  # this is no process of Spark
