@@ -239,10 +239,9 @@ class _Tables:
                     self._fail(error)
 
     def _segments(self, found: Iterable[Found]) -> Iterator[TableRow]:
-        options = StatOptions(open_wrappers=self._deep, by_producer=False, max_batch_bytes=self._max_batch_bytes)
-        build = RowBuilder(options.bucket_ms, 0)
-        parts = found if self._bases is None else map(self._with_markers, found)
-        for item in stat_logs(parts, options, engine=self._engine):
+        build = RowBuilder(self._stat_options.bucket_ms, 0)
+        measured = self._stat(found) if self._bases is None else self._measured_parts(found)
+        for item in measured:
             for error in (item,) if isinstance(item, SourceError) else item.errors:
                 self._fail(error)
             if not isinstance(item, PartitionStatistics):
@@ -259,25 +258,41 @@ class _Tables:
                     **{name: _plain(fields[name]) for name in _FROM_SEGMENTS},
                 }
 
+    @property
+    def _stat_options(self) -> StatOptions:
+        return StatOptions(open_wrappers=self._deep, by_producer=False, max_batch_bytes=self._max_batch_bytes)
+
+    def _stat(self, found: Iterable[Found]) -> Iterator[Measured]:
+        return stat_logs(found, self._stat_options, engine=self._engine)
+
     def _has(self, log: LogFile) -> bool:
         return self._bases is None or (log.base_offset is not None and log.base_offset in range(*self._bases))
 
-    def _with_markers(self, found: Found) -> Found:
-        """The segments of a part, and as many of those after them as have the markers of its transactions.
+    def _measured_parts(self, found: Iterable[Found]) -> Iterator[Measured]:
+        """The numbers of the segments of a part, and of so many after them as have the markers of its transactions.
 
         What was aborted counts where its records are.
         """
-        if not isinstance(found, Partition):
-            return found
-        own = [number for number, segment in enumerate(found.segments) if self._has(segment.log)]
-        if not own:
-            return found._replace(segments=())
-        start, end, step = own[0], own[-1] + 1, 0
+        for each in found:
+            numbers = range(0)
+            if isinstance(each, Partition):
+                own = [number for number, segment in enumerate(each.segments) if self._has(segment.log)]
+                numbers = range(own[0], own[-1] + 1) if own else numbers
+                part: Found = each._replace(segments=each.segments[numbers.start : numbers.stop])
+            else:
+                part = each
+            measured = list(self._stat([part]))
+            if isinstance(each, Partition) and any(map(_has_open, measured)) and numbers.stop < len(each.segments):
+                measured = list(self._stat([self._with_markers(each, numbers)]))
+            yield from measured
+
+    def _with_markers(self, found: Partition, own: range) -> Partition:
+        step = 1
         while True:
-            several = found._replace(segments=found.segments[start : end + step])
-            if end + step >= len(found.segments) or not self._is_open(several, end - start):
+            several = found._replace(segments=found.segments[own.start : own.stop + step])
+            if own.stop + step >= len(found.segments) or not self._is_open(several, len(own)):
                 return several
-            step = 2 * step or 1
+            step *= 2
 
     def _is_open(self, several: Partition, own: int) -> bool:
         """Whether a transaction of the first `own` segments has no marker in all of them."""
@@ -350,6 +365,10 @@ class _Tables:
 
 def _ignore(_: DamagedRange) -> None:
     """Nothing wants to know it."""
+
+
+def _has_open(measured: Measured) -> bool:
+    return isinstance(measured, PartitionStatistics) and measured.transactions.open > 0
 
 
 def _as_named(found: Iterable[Found]) -> Iterator[Found]:
