@@ -4,12 +4,17 @@ And the engine that works in this process.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from kdump.named_tuple import NamedTuple
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+
+
+_RANGES: Final = 8
+"""So many ranges for each slot let all slots end at about the same time."""
+_MOST_RANGE_BYTES: Final = 512 << 20
 
 
 class Engine(Protocol):
@@ -32,6 +37,10 @@ class TaskSizes(NamedTuple):
 
     whole_bytes: int
     range_bytes: int
+
+    def ranges_of(self, size_bytes: int, slots: int) -> int:
+        """The bytes of a range of a partition: more of a large one on few slots, as each range costs time to send."""
+        return max(self.range_bytes, min(size_bytes // (_RANGES * slots), _MOST_RANGE_BYTES))
 
 
 def task_sizes(engine: Engine) -> TaskSizes | None:

@@ -169,12 +169,13 @@ class _Cutting:
             options = options._replace(keep_cache=not live)
         slots = 1 if live else self._slots  # the log cleaner can put another file in place between two ranges
         later, tasks = sum(segment.log.size for segment in segments), list[StatTask]()
+        range_bytes = None if self.sizes is None else self.sizes.ranges_of(later, self._engine.slots)
         for segment in segments:
             later -= segment.log.size
             if options.deep and segment.log.kind is Kind.LOG:
                 ranges = cut_into_pieces(segment, PIECE_BYTES if slots > 1 else None)
-            elif slots > 1 and self.sizes is not None and segment.log.kind is Kind.LOG:
-                ranges = cut_into_pieces(segment, self.sizes.range_bytes)
+            elif slots > 1 and range_bytes is not None and segment.log.kind is Kind.LOG:
+                ranges = cut_into_pieces(segment, range_bytes)
             else:
                 ranges = cut_into_ranges(segment, slots, later)
             tasks += (StatTask(part, options) for part in ranges)

@@ -246,7 +246,8 @@ class _Tasks:
         sizes = task_sizes(self._engine)
         if not at_once and size_of(partition) > (SMALL_BYTES if sizes is None else sizes.whole_bytes):
             yield from self._flush()
-            yield from self._ranges(job, directory, None if sizes is None else sizes.range_bytes)
+            range_bytes = None if sizes is None else sizes.ranges_of(size_of(partition), self._engine.slots)
+            yield from self._ranges(job, directory, range_bytes)
             return
         self._group.append((job, directory))
         size = sum(size_of(other.partition) for other, _ in self._group)

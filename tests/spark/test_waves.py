@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kdump.engine.protocol import Serial
+from kdump.engine.protocol import Serial, TaskSizes
 from kdump.errors import KdumpError, SourceError, name_host
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.planner import plan_recovery
@@ -122,6 +122,15 @@ def test_groups_grow_with_the_work() -> None:
     assert sizes[-1].range_bytes == 512 * MIB
     assert sizes[-1].whole_bytes == 4 << 30
     assert sizes == sorted(sizes)
+
+
+def test_a_large_partition_on_few_slots_has_large_ranges() -> None:
+    """Each slot has several, so that all end at about the same time, and none is too much to do again."""
+    sizes = TaskSizes(512 * MIB, 128 * MIB)
+    assert sizes.ranges_of(600 * MIB, 2) == 128 * MIB
+    assert sizes.ranges_of(4 << 30, 2) == 256 * MIB
+    assert sizes.ranges_of(4 << 30, 100) == 128 * MIB
+    assert sizes.ranges_of(1 << 40, 2) == 512 * MIB
 
 
 def test_tasks_are_taken_no_further_than_the_waves_under_way() -> None:
