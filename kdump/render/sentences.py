@@ -299,7 +299,8 @@ _UNDECIDED: Final = {
     "many": "more differs than fingerprints can name: compare the disks",
     "replaced": "records that a later one of their key replaces were not compared: compare the disks for these",
     "not-read-again": "segments that had not changed were not read again for a fingerprint: --full reads all of them",
-    "limit": "a copy has more epochs, open or aborted transactions than a fingerprint holds: compare the disks",
+    "left-out": "a copy has so many leader epochs or aborted transactions that only a part of them was compared",
+    "limit": "a copy has more open transactions than a fingerprint holds: compare the disks",
 }
 
 

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 MOST_KEYS: Final = 3 << 20
 """The keys that are kept in one pass, 48 bytes each; where they are more, each pass takes a part of them."""
+LEFT_OUT: Final = "left-out"
+"""A note with any verdict: a copy has more leader epochs or aborted transactions than are kept and compared."""
 _MOST_RANGES: Final = 100
 _SINGLE: Final = 64
 _HASH_WIDTH: Final = len(HASH_COLUMNS)
@@ -333,6 +335,8 @@ class KnownCopy(Protocol):
     def aborted(self) -> tuple[AbortedTransaction, ...]: ...
     @property
     def problem(self) -> str | None: ...
+    @property
+    def is_cut(self) -> bool: ...
 
 
 class CopyPair(ABC):
@@ -355,7 +359,7 @@ class CopyPair(ABC):
         self._latest_ms: int | None = None
         self._has_unkeyed = False
         self._reasons = dict[str, None]()
-        self._notes = dict[str, None]()
+        self._notes: dict[str, None] = {LEFT_OUT: None} if left.is_cut or right.is_cut else {}
         self._batches = self._compared = self._keys = self._undecided_keys = 0
         self._open: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
         self._key_differences = KeyDifferences()

@@ -29,6 +29,8 @@ _ROWS: Final = 1024
 _MOST_DAMAGE: Final = 10_000
 _MOST_ABORTED: Final = 100_000
 """So many entries of transaction indexes are compared, those of the oldest segments."""
+MOST_EPOCHS: Final = 50_000
+"""So many runs of leader epochs are kept, the newest: up to twice as many take 32 MiB."""
 
 OUT_OF_ORDER: Final = "out-of-order"
 UNREADABLE: Final = "unreadable"
@@ -49,7 +51,8 @@ class LogSurvey(NamedTuple):
 
     `reach`: below this offset its log cleaner has been. `compacted`: the copy shows that a cleaner goes over the log.
     `damage` are the offsets of which it has no valid batch although its bytes are there. `aborted` are the entries of
-    its transaction indexes. `problem`: why it cannot be compared at all: a word of this module, with `error`.
+    its transaction indexes. `problem`: why it cannot be compared at all: a word of this module, with `error`. `is_cut`:
+    it has more epochs or entries than are kept.
     """
 
     partition: Partition
@@ -66,6 +69,7 @@ class LogSurvey(NamedTuple):
     aborted: tuple[AbortedTransaction, ...] = ()
     problem: str | None = None
     error: str | None = None
+    is_cut: bool = False
 
     @property
     def path(self) -> str:
@@ -147,6 +151,7 @@ def survey_log(
     problem = problem or (OUT_OF_ORDER if survey.is_disordered else None)
     reach = max(survey.reach, context.cleaner_offset or 0)
     shown = context.cleaned or survey.reach > 0
+    aborted = tuple(_aborted_transactions(partition))
     return LogSurvey(
         partition,
         topic_id_of(partition),
@@ -156,18 +161,19 @@ def survey_log(
         reach,
         is_compacted_log(partition.topic_partition, shown=shown),
         survey.transactional,
-        tuple(survey.epochs),
+        tuple(survey.epochs[-MOST_EPOCHS:]),
         tuple(united(survey.damage)),
         survey.end_position,
-        tuple(_aborted_transactions(partition)),
+        aborted[:_MOST_ABORTED],
         problem,
         error,
+        survey.dropped_epochs or len(survey.epochs) > MOST_EPOCHS or len(aborted) > _MOST_ABORTED,
     )
 
 
 def _aborted_transactions(partition: Partition) -> Iterator[AbortedTransaction]:
-    """The entries of the transaction indexes that can be right, the oldest first, at most _MOST_ABORTED."""
-    left = _MOST_ABORTED
+    """The entries of the transaction indexes that can be right, the oldest first, one more than _MOST_ABORTED."""
+    left = _MOST_ABORTED + 1
     for segment in partition.segments:
         if segment.txnindex is None or not left:
             continue
@@ -193,7 +199,7 @@ class _Survey:
         self.transactional = self.is_disordered = False
         self.epochs = list[EpochRun]()
         self.damage = list[OffsetRange]()
-        self._is_damaged = False
+        self._is_damaged = self.dropped_epochs = False
 
     def recall(self, number: int, log: LogFile, facts: SegmentFacts) -> None:
         """Take what is known of a file."""
@@ -266,6 +272,9 @@ class _Survey:
         self.is_disordered = self.is_disordered or not is_ordered
         self.end_offset = max(self.end_offset, stop)
         join_epochs(self.epochs, runs)
+        if len(self.epochs) > 2 * MOST_EPOCHS:
+            del self.epochs[:-MOST_EPOCHS]
+            self.dropped_epochs = True
 
 
 def join_epochs(epochs: list[EpochRun], more: Iterable[EpochRun]) -> None:

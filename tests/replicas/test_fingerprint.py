@@ -821,19 +821,3 @@ def test_all_records_that_differ_in_cleaned_copies_are_named(superseded: int, la
     assert (differs.count, differs.first) == ((superseded if is_all else 0) + last, 0 if is_all else superseded)
     assert differs.last == superseded + last - 1
     assert not found.differs.ranges
-
-
-def test_a_fingerprint_has_at_most_150_kb(tmp_path: Path) -> None:
-    """Of a log with everything that it can have much of."""
-    log = [data(offset, b"k%d" % offset, b"v") for offset in range(5000)]
-    plain_log = directory(tmp_path / "1", log, 130)
-    cleaned = directory(tmp_path / "2", log, 130, checkpoints={"cleaner-offset-checkpoint": 5000})
-    for name, broker in (("1.f", plain_log), ("2.f", cleaned)):
-        assert 90_000 < taken(broker, tmp_path / name).stat().st_size < 150_000
-    shorter = directory(tmp_path / "3", log[:1100], checkpoints={"cleaner-offset-checkpoint": 1100})
-    ends = known(tmp_path / "2.f", taken(shorter, tmp_path / "3.f"))
-    again = taken(cleaned, tmp_path / "2.g", ends)
-    (copy,) = map(load_copy, known(again))
-    assert (copy.as_of, len(copy.later_keys)) == (1100, 3900)
-    assert 90_000 < again.stat().st_size < 150_000
-    assert answer(*known(again, taken(shorter, tmp_path / "3.g", ends))).verdict is AGREE

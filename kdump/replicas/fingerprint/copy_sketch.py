@@ -15,7 +15,6 @@ from typing import Final, Protocol
 
 from kdump.errors import SourceError
 from kdump.format.batch import Batch
-from kdump.kernel.cell_differences import KEY_CELL_BYTES
 from kdump.kernel.crc import crc32c
 from kdump.kernel.record_hashes import RecordHasher
 from kdump.kernel.scan import BATCH_COLUMNS
@@ -39,7 +38,6 @@ from kdump.replicas.batch_cursor import (
 from kdump.replicas.fingerprint.fingerprint_format import (
     CHANGED,
     LIMIT,
-    MOST_EPOCHS,
     RECORDS,
     CopySketch,
     Sketch,
@@ -64,11 +62,10 @@ RECORD_BITS: Final = 9
 _STATE_BITS: Final = 10
 """About 2400 last records are found: two of each key that has an older one in a copy."""
 _MOST_DAMAGE: Final = 200
+_MOST_EPOCHS: Final = 1000
 _MOST_OPEN: Final = 500
 _MOST_ABORTED: Final = 500
 _MOST_LATER: Final = 4000
-_MANY_LATER: Final = 500
-"""With more later keys, the tables of last records are half as large, so that all has at most 150 KB."""
 _LEAST_SHARE_BYTES: Final = 8 << 20
 """A share takes about 30 KiB, and it takes 10 ms to read so many bytes again."""
 _MOST_UNCOMMITTED: Final = 1 << 20
@@ -145,8 +142,6 @@ def _sketch(
     """The same of a copy that was surveyed. Raises SourceError where a file vanishes meanwhile."""
     if survey.problem is not None:
         return _unread(survey, survey.problem)
-    if len(survey.epochs) > MOST_EPOCHS:
-        return _unread(survey._replace(epochs=()), LIMIT)
     if feed is not None and feed.is_unreadable:
         return _unread(survey, RECORDS)
     try:
@@ -202,11 +197,6 @@ class RecordSums(Protocol):
     def cells(self, stop: int) -> tuple[int, bytes]: ...
 
 
-def is_within_limits(survey: LogSurvey) -> bool:
-    """Whether a fingerprint can have as much as the log has."""
-    return len(survey.epochs) <= MOST_EPOCHS and len(survey.aborted) <= _MOST_ABORTED
-
-
 def without_records(survey: LogSurvey) -> CopySketch:
     """What is known of a copy that can be compared, as of its end, without its records."""
     return _unread(survey, "")._replace(problem=None)
@@ -232,7 +222,8 @@ def _unread(survey: LogSurvey, problem: str) -> CopySketch:
         damage = (OffsetRange(damage[0].start, damage[-1].stop),)
     return CopySketch(
         *(start, end, end, survey.high_watermark, survey.reach, None, survey.compacted, survey.transactional),
-        *(survey.epochs[:MOST_EPOCHS], damage, survey.aborted[:_MOST_ABORTED], problem),
+        *(survey.epochs[-_MOST_EPOCHS:], damage, survey.aborted[-_MOST_ABORTED:], problem),
+        is_cut=survey.is_cut or len(survey.epochs) > _MOST_EPOCHS or len(survey.aborted) > _MOST_ABORTED,
     )
 
 
@@ -418,8 +409,6 @@ class _CopyPass:
         """Read the copy, unless that was done. Raises SourceError."""
         survey, limit = self._survey, self._options.max_batch_bytes
         copy = without_records(survey)._replace(start_offset=self._start, as_of=self._stop)
-        if len(survey.aborted) > _MOST_ABORTED:
-            return copy._replace(problem=LIMIT)
         if survey.transactional:
             if self._fold is not None:
                 self._outcomes = self._fold.outcomes()
@@ -471,11 +460,9 @@ class _CopyPass:
             last.sum_into(state)
             keys += [] if later is None else last.with_tombstones(later)
         block_bits, cells = state.cells(self._stop)
-        kept = bits if len(keys) <= _MANY_LATER else min(bits, _STATE_BITS - 1)
-        cells = narrowed(cells, bits, kept, KEY_CELL_BYTES)
         return copy._replace(
             undecided=undecided,
-            state=Sketch(state.cuts(self._stop), cells, block_bits, kept),
+            state=Sketch(state.cuts(self._stop), cells, block_bits, bits),
             later_keys=tuple(sorted(keys)),
             has_all_later_keys=later is not None,
         )

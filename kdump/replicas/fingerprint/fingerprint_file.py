@@ -28,6 +28,7 @@ from kdump.replicas.fingerprint.fingerprint_format import (
     CopySketch,
     FingerprintHead,
     IndexEntry,
+    fitted,
     front_size_of,
     head_of,
     index_of,
@@ -409,7 +410,8 @@ def _sketch(options: FingerprintOptions, task: _Task) -> _Sketched:
     found = _sketch_with_memory(options, task) if task.remembers and task.as_of is None else None
     if found is None:
         found = _Sketched(sketch_copy(task.copy, options, task.as_of))
-    return found._replace(sketch=found.sketch._replace(node_id=None if meta is None else meta.node_id))
+    sketch = found.sketch._replace(node_id=None if meta is None else meta.node_id)
+    return found._replace(sketch=fitted(sketch))
 
 
 def _sketch_with_memory(options: FingerprintOptions, task: _Task) -> _Sketched:

@@ -42,7 +42,8 @@ File: head, a section for each copy, index, trailer. A CRC-32C covers each of th
     oldest          64     8  milliseconds since the epoch: when a segment that was not read again was read, the oldest
                               of them; -1: all were read
     node            72     4  the broker, -1: not known
-    flags           76     2  1 compacted, 2 transactional, 4 with last records, 8 with all keys of later records
+    flags           76     2  1 compacted, 2 transactional, 4 with last records, 8 with all keys of later records,
+                              16 with the newest of its epochs and aborted transactions alone
     problem         78     1  why the copy cannot be compared, an index into PROBLEMS; 0: it can
     block bits      79     1  of the blocks of offsets that have tables of their own
     table bits      80     1
@@ -66,6 +67,7 @@ File: head, a section for each copy, index, trailer. A CRC-32C covers each of th
 import hashlib
 import struct
 from collections.abc import Iterator, Sequence
+from operator import mul
 from typing import Final
 
 from kdump.broker.history import EpochRun
@@ -96,16 +98,17 @@ _SIZES: Final = (
 )
 _FRONT_PARTS: Final = len(_SIZES) - 2
 DIGEST_BYTES: Final = 16
-_COMPACTED, _TRANSACTIONAL, _STATE, _LATER = 1, 2, 4, 8
+_COMPACTED, _TRANSACTIONAL, _STATE, _LATER, _CUT = 1, 2, 4, 8, 16
 RECORDS: Final = "records"
 CHANGED: Final = "changed"
 LIMIT: Final = "limit"
-"""It has more epochs, open transactions or aborted transactions than a fingerprint holds."""
+"""It has more open transactions than a fingerprint holds."""
 PROBLEMS: Final = ("", OUT_OF_ORDER, UNREADABLE, KAFKA_07, RECORDS, CHANGED, LIMIT)
 MOST_ENTRIES: Final = 1 << 20
 MOST_INDEX_BYTES: Final = 256 << 20
 MOST_SECTION_BYTES: Final = 1 << 20
-MOST_EPOCHS: Final = 5000
+_FITTING_BYTES: Final = 149_000
+_LEAST_BITS: Final = 4
 MOST_BITS: Final = 12
 MOST_BLOCKS: Final = 8
 
@@ -168,8 +171,8 @@ class CopySketch(NamedTuple):
     """What a fingerprint has of one copy, as of `as_of`; see LogSurvey.
 
     `state` is of the last decided record of each key. `later_keys` are those of records from `as_of` on,
-    `has_all_later_keys`: they are all. `aborted` are at most MOST_ABORTED of its transaction indexes. `digest` is of
-    the cuts and cells of both, empty where it was not read from a file; copies with the same one need no cells.
+    `has_all_later_keys`: they are all. `epochs` and `aborted` are the newest, `is_cut`: there are others. `digest` is
+    of the cuts and cells of both, empty where it was not read from a file; copies with the same one need no cells.
     `oldest_read_ms`: when segments were read that were not read again, the oldest of them; None where all were read.
     """
 
@@ -196,27 +199,49 @@ class CopySketch(NamedTuple):
     has_all_later_keys: bool = False
     digest: bytes = b""
     oldest_read_ms: int | None = None
+    is_cut: bool = False
 
 
 # ---- a copy
+
+
+def _counts_of(copy: CopySketch) -> tuple[int, ...]:
+    state = copy.state or Sketch()
+    return (
+        *(len(copy.epochs), len(copy.damage), len(copy.open), len(copy.two_epochs), len(copy.aborted)),
+        *(len(copy.records.cuts) // CUT_BYTES, len(state.cuts) // CUT_BYTES, len(copy.later_keys)),
+        *(len(copy.records.cells) // CELL_BYTES, len(state.cells) // KEY_CELL_BYTES),
+    )
+
+
+def fitted(copy: CopySketch) -> CopySketch:
+    """The copy with tables so small that its section has at most 150 KB, whatever else it has much of."""
+    while _SECTION.size + sum(map(mul, _counts_of(copy), _SIZES)) > _FITTING_BYTES:
+        records, state = copy.records, copy.state or Sketch()
+        if len(state.cells) > len(records.cells) and state.bits > _LEAST_BITS:
+            copy = copy._replace(state=_with_bits(state, state.bits - 1, KEY_CELL_BYTES))
+        elif records.bits > _LEAST_BITS:
+            copy = copy._replace(records=_with_bits(records, records.bits - 1, CELL_BYTES))
+        else:
+            break
+    return copy
+
+
+def _with_bits(sketch: Sketch, bits: int, cell_bytes: int) -> Sketch:
+    return sketch._replace(cells=narrowed(sketch.cells, sketch.bits, bits, cell_bytes), bits=bits)
 
 
 def section_of(copy: CopySketch) -> bytes:
     """The section of a copy."""
     state = copy.state or Sketch()
     flags = _COMPACTED * copy.compacted | _TRANSACTIONAL * copy.transactional
-    flags |= _STATE * (copy.state is not None) | _LATER * copy.has_all_later_keys
+    flags |= _STATE * (copy.state is not None) | _LATER * copy.has_all_later_keys | _CUT * copy.is_cut
     marks = [-1 if each is None else each for each in (copy.high_watermark, copy.oldest_read_ms, copy.node_id)]
-    counts = (
-        *(len(copy.epochs), len(copy.damage), len(copy.open), len(copy.two_epochs), len(copy.aborted)),
-        *(len(copy.records.cuts) // CUT_BYTES, len(state.cuts) // CUT_BYTES, len(copy.later_keys)),
-        *(len(copy.records.cells) // CELL_BYTES, len(state.cells) // KEY_CELL_BYTES),
-    )
     head = _SECTION.pack(
         *(copy.start_offset, copy.log_end_offset, copy.as_of, marks[0], copy.reach),
         *(copy.keyed, copy.unkeyed, copy.undecided, *marks[1:], flags, PROBLEMS.index(copy.problem or "")),
         *(copy.records.block_bits, copy.records.bits, state.bits),
-        *(_digest(copy.records, copy.state), *counts),
+        *(_digest(copy.records, copy.state), *_counts_of(copy)),
     )
     return b"".join(
         [
@@ -274,7 +299,7 @@ def parse_section(data: bytes | memoryview, *, is_front: bool = False) -> CopySk
         0 <= start <= as_of <= end and 0 <= reach and min(keyed, unkeyed, undecided) >= 0 and min(mark, oldest) >= -1
     ):
         raise ValueError("its offsets cannot be right")
-    if problem >= len(PROBLEMS) or max(bits, state_bits) > MOST_BITS or block_bits > 62 or flags >> 4:
+    if problem >= len(PROBLEMS) or max(bits, state_bits) > MOST_BITS or block_bits > 62 or flags >> 5:
         raise ValueError("it has fields that cannot be right")
     parts = list(_parts_of(data, n))
     records = _checked(Sketch(parts[5], parts[8], block_bits, bits), n[8], start, as_of)
@@ -306,6 +331,7 @@ def parse_section(data: bytes | memoryview, *, is_front: bool = False) -> CopySk
         has_all_later_keys=bool(flags & _LATER),
         digest=digest,
         oldest_read_ms=None if oldest < 0 else oldest,
+        is_cut=bool(flags & _CUT),
     )
 
 

@@ -23,7 +23,6 @@ from kdump.replicas.fingerprint.copy_sketch import (
     FingerprintOptions,
     RecordFeed,
     borders_of,
-    is_within_limits,
     sketch_copy,
     with_sums,
     without_records,
@@ -116,7 +115,8 @@ class _Segment:
         newest = (chunk.batches - 1) * _WIDTH
         self._last = rows[newest + _POSITION]
         self._next, self.end_offset = self._last + rows[newest + _SIZE], stop
-        join_epochs(self._epochs, (EpochRun(*each) for each in runs))
+        if len(self._epochs) <= _MOST_EPOCHS:
+            join_epochs(self._epochs, (EpochRun(*each) for each in runs))
 
     def known(self) -> KnownSegment | None:
         """The segment, where all of its bytes are valid batches and it is not written to."""
@@ -256,7 +256,7 @@ class _SharePass:
         survey = survey_log(self._partition, self._options.max_batch_bytes, self.watch, known=self.begin)
         self._end_segment()
         is_other = survey.start_offset != self._start or survey.compacted or survey.transactional
-        if survey.problem is not None or is_other or not is_within_limits(survey):
+        if survey.problem is not None or is_other:
             raise _WholeError
         self._end_share(survey.end_offset)
         copy, stop = without_records(survey), max(survey.end_offset, self._start)

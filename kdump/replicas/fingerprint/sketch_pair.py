@@ -84,6 +84,10 @@ class SketchedCopy(NamedTuple):
     def problem(self) -> str | None:
         return self.sketch.problem
 
+    @property
+    def is_cut(self) -> bool:
+        return self.sketch.is_cut
+
 
 def compare_sketches(left: SketchedCopy, right: SketchedCopy) -> ReplicaComparison:
     """Whether two copies mean the same."""
