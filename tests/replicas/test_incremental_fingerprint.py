@@ -14,6 +14,7 @@ import pytest
 
 import kdump
 from kdump.format.naming import SHARES_MAGIC
+from kdump.replicas.fingerprint import share_sketch
 from kdump.replicas.fingerprint.copy_sketch import NO_KEY, FingerprintOptions, HashKey, sketch_copy
 from kdump.replicas.fingerprint.fingerprint_file import load_copy, read_fingerprint
 from kdump.replicas.fingerprint.segment_shares import Share
@@ -240,8 +241,13 @@ def test_a_change_gives_the_fingerprint_of_a_full_reading(
     """And so does nothing after it, and what is appended then. `together`: so many segments have a share."""
     log = rolled(tmp_path / "b", 10, batches)
     size = max(each.stat().st_size for each in log.place.glob("*.log"))
-    options, known = FingerprintOptions(least_bytes=1 if together == 1 else 2 * size), list[Share]()
-    for step in (None, CHANGES[name], None, lambda log: log.append(3), None):
+    options = FingerprintOptions(least_bytes=1 if together == 1 else 2 * size)
+    is_that_of_a_full_reading(log, options, CHANGES[name])
+
+
+def is_that_of_a_full_reading(log: LogOnDisk, options: FingerprintOptions, change: Callable[[LogOnDisk], None]) -> None:
+    known = list[Share]()
+    for step in (None, change, None, lambda log: log.append(3), None):
         if step is not None:
             step(log)
         log.write()
@@ -249,6 +255,29 @@ def test_a_change_gives_the_fingerprint_of_a_full_reading(
         found = sketch_with_shares(partition, options, known)
         assert found.sketch._replace(oldest_read_ms=None) == sketch_copy(partition, options)
         known = list(found.shares)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda log: keep(log, 0, 8),
+        lambda log: keep(log, 0, 7),
+        lambda log: garble(log, 2, -1),
+        lambda log: garble(log, 2, 0),
+        lambda log: garble(log, 3, -1),
+        lambda log: garble(log, 7, 3),
+    ],
+    ids=["two of three left", "one of three left", "last, at its end", "last, at its start", "first", "middle"],
+)
+def test_all_segments_of_a_share_are_known_or_none(
+    change: Callable[[LogOnDisk], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are left of a share, or are not damaged, do not stand for it: it has the records of all."""
+    monkeypatch.setattr(share_sketch, "_MOST_SHARES", 4)
+    log, options = rolled(tmp_path / "b", 10, 40), FingerprintOptions(least_bytes=1)
+    shares = sketch_with_shares(partition_of(log.broker), options).shares
+    assert [len(each.segments) for each in shares] == [3, 3, 3, 1]
+    is_that_of_a_full_reading(log, options, change)
 
 
 def test_a_segment_that_has_not_changed_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
