@@ -3,6 +3,7 @@
 The file is read from its start, so that a frame counts as a batch of the log exactly where verify counts it.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kdump.broker.file_records import (
@@ -71,15 +72,19 @@ def read_outline(
 
 
 def outline_of(log: LogFile, view: SegmentView, removed: Sequence[Piece], *, compacted: bool) -> LogOutline | None:
-    """The outline as `read_outline` gives it, from what verify's scan showed; None where that does not say all."""
+    """The outline as `read_outline` gives it, from what verify's scan showed; None where that does not say all.
+
+    The removed ranges do not overlap.
+    """
     if not view.says_offsets:
         return None
     pieces = sorted(removed)
+    starts, stops = [piece.start for piece in pieces], [piece.stop for piece in pieces]
     items: list[OutlineItem] = []
     within: dict[Piece, list[Stretch]] = {piece: [] for piece in pieces}
     after_batch = False
     for item in view.items:
-        own = [piece for piece in pieces if piece.start < item.stop and item.start < piece.stop]
+        own = pieces[bisect_right(stops, item.start) : bisect_left(starts, item.stop)]
         if isinstance(item, Damage):
             items.append(OutlineItem(item, bool(own)))
             after_batch = False

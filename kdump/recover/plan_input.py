@@ -1,6 +1,7 @@
 """What a plan is made from: the report of a verify over a topic-partition directory, and the files of the directory."""
 
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from functools import cached_property, lru_cache
@@ -193,7 +194,7 @@ def _metadata_with(topic_id: str) -> bytes:
 
 def unchanged(given: PlanInput, after: Mapping[str, FileContent | None] | None = None) -> Plan:
     """The plan that changes nothing. Findings that files in `after` cover are left out. Raises SourceError."""
-    report = given.report
+    report, change = given.report, _ChangedFiles(after or {}, given.suffix)
     return Plan(
         given.directory,
         report.topic_partition,
@@ -203,11 +204,11 @@ def unchanged(given: PlanInput, after: Mapping[str, FileContent | None] | None =
         log_end_offset=report.log_end_offset,
         high_watermark=report.context.high_watermark,
         segments=tuple(given.segments()),
-        not_covered=tuple(_not_covered(given, after or {})),
+        not_covered=tuple(_not_covered(given, change)),
         alone=given.alone,
         start=_start_of(given),
         clean_shutdown=report.context.clean_shutdown,
-        covered=tuple(_covered(given, after or {})),
+        covered=tuple(_covered(given, change)),
     )
 
 
@@ -237,32 +238,47 @@ def _start_of(given: PlanInput) -> RecoveryStart | None:
     return RecoveryStart(point, segment, because)
 
 
-def _covered(given: PlanInput, after: Mapping[str, FileContent | None]) -> Iterator[Finding]:
+def _covered(given: PlanInput, change: "_ChangedFiles") -> Iterator[Finding]:
     """The findings about damage in the logs that the plan removes."""
     for finding in given.report.findings:
         is_damage = finding.severity >= Severity.WARNING and finding.code in TRUNCATION_CODES
-        if is_damage and finding.path.endswith(given.suffix) and _is_covered(finding, after, given.suffix):
+        if is_damage and finding.path.endswith(given.suffix) and change.covers(finding):
             yield finding
 
 
-def _not_covered(given: PlanInput, after: Mapping[str, FileContent | None]) -> Iterator[Finding]:
+def _not_covered(given: PlanInput, change: "_ChangedFiles") -> Iterator[Finding]:
     for finding in given.report.findings:
-        if finding.severity >= Severity.WARNING and not _is_covered(finding, after, given.suffix):
+        if finding.severity >= Severity.WARNING and not change.covers(finding):
             yield finding
 
 
-def _is_covered(finding: Finding, after: Mapping[str, FileContent | None], suffix: str) -> bool:
-    """Whether the plan changes what the finding is about."""
-    name = os.path.basename(finding.path)
-    if finding.code == "metadata/missing":
-        return after.get(PARTITION_METADATA) is not None
-    family, _, what = finding.code.partition("/")
-    if what == "missing" and f".{family}" in INDEX_SUFFIXES:
-        return name.rpartition(".")[0] + f".{family}" in after
-    if name not in after:
-        return False
-    content = after[name]
-    if content is None or not name.endswith(suffix):
-        return True
-    start, stop = finding.position, finding.position + max(1, finding.length)
-    return not any(piece.name == name and start < piece.stop and piece.start < stop for piece in content.pieces)
+class _ChangedFiles:
+    """What a plan changes of the files of a partition: `after` has what they hold then."""
+
+    def __init__(self, after: Mapping[str, FileContent | None], suffix: str) -> None:
+        self._after, self._suffix = after, suffix
+        self._kept: dict[str, tuple[list[int], list[int]]] = {}
+
+    def covers(self, finding: Finding) -> bool:
+        """Whether the plan changes what the finding is about."""
+        name = os.path.basename(finding.path)
+        if finding.code == "metadata/missing":
+            return self._after.get(PARTITION_METADATA) is not None
+        family, _, what = finding.code.partition("/")
+        if what == "missing" and f".{family}" in INDEX_SUFFIXES:
+            return name.rpartition(".")[0] + f".{family}" in self._after
+        if name not in self._after:
+            return False
+        content = self._after[name]
+        if content is None or not name.endswith(self._suffix):
+            return True
+        starts, stops = self._kept_of(name, content)
+        start, stop = finding.position, finding.position + max(1, finding.length)
+        return bisect_right(stops, start) >= bisect_left(starts, stop)
+
+    def _kept_of(self, name: str, content: FileContent) -> tuple[list[int], list[int]]:
+        """Where the ranges of a file that stay in it begin and end, in order; no two of them overlap."""
+        if name not in self._kept:
+            pieces = sorted((piece.start, piece.stop) for piece in content.pieces if piece.name == name)
+            self._kept[name] = [start for start, _ in pieces], [stop for _, stop in pieces]
+        return self._kept[name]

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from kdump.errors import SourceError
 from kdump.format.batch import (
+    CODEC_MASK,
     LAST_OFFSET_DELTA_AT,
     LOG_OVERHEAD,
     MINIMUM_SIZE,
@@ -34,6 +35,7 @@ from kdump.format.batch import (
 from kdump.format.legacy import KEY_LENGTH_AT
 from kdump.format.record import record_fields
 from kdump.kernel.crc import crc32, until
+from kdump.kernel.records import count_records
 from kdump.kernel.scan import HEADER_BYTES, find, is_zero, stored
 from kdump.named_tuple import NamedTuple
 from kdump.storage.chains import CHAIN_BYTES, LARGE, NO_EPOCH, Chain, ChainWindow
@@ -126,8 +128,8 @@ class NextBatchSearch(ChainWindow):
         buffer_bytes: int = BUFFER_BYTES,
         base_offset: int = 0,
     ) -> None:
-        super().__init__(beside.source, min(buffer_bytes, _WINDOW_BYTES))
-        self._beside, self._own = beside, self._window
+        super().__init__(beside.source, min(buffer_bytes, _WINDOW_BYTES), beside)
+        self._beside, self._own = beside, memoryview(bytearray())  # most searches need no buffer of their own
         self._ahead = _FIRST_BYTES
         self.scanner = scanner
         self._base = base_offset
@@ -235,13 +237,30 @@ class NextBatchSearch(ChainWindow):
         if self._window[at + UP_TO_MAGIC - 1] > 2 or not possible or offset - 1 not in bad.lasts:
             return None, False
         try:
-            chain = self._chain(end, offset - 1, NO_EPOCH, end + CHAIN_BYTES)
+            if self._ends_with_records(bad):
+                return end, False
+            # No checksum is searched further than END_BYTES, so a longer chain shows no more.
+            chain = self._chain(end, offset - 1, NO_EPOCH, end + END_BYTES)
             doubtful = chain.end > end and self._may_lie_in_value(bad, chain)
         except SourceError:
             return end, False  # the walk reports it where it comes to these bytes
         if doubtful and (other := self._checksum_end(bad)) is not None:
             return other, other != end
         return end, False
+
+    def _ends_with_records(self, bad: BadHeader) -> bool:
+        """Whether the records of a bad batch that is not compressed end exactly where its length says.
+
+        No value reaches over this end then, so that the frames there are not in a value of it.
+        """
+        size = bad.frame.total - HEADER_BYTES
+        if bad.magic != 2 or not 0 < size <= END_BYTES:
+            return False
+        header = header_at(self._window, self._load(bad.start, HEADER_BYTES))
+        if header.attributes & CODEC_MASK or header.records_count <= 0:
+            return False
+        records, status = count_records(self.bytes_at(bad.start + HEADER_BYTES, size), header.records_count)
+        return records == header.records_count and status == 0
 
     def _may_lie_in_value(self, bad: BadHeader, chain: Chain) -> bool:
         """Whether the valid frames at the claimed end can be in a value of the bad frame, whose length is wrong then.

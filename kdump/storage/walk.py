@@ -171,7 +171,7 @@ class Walk(FrameWindow):
         stops_at_break: bool = False,
         after: "Walk | None" = None,
     ) -> None:
-        super().__init__(source, buffer_bytes)
+        super().__init__(source, buffer_bytes, after)
         if after is not None:
             self.take_window(after)
         self._on_damage, self._stops_at_damage = on_damage, stops_at_damage

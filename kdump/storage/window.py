@@ -62,19 +62,22 @@ class SourceWindow:
     """Reads a source through a buffer, which grows for a batch that is larger.
 
     `_end` is the end of the file, which may shrink. `buffer_bytes` is the size of the buffer. `read_ahead` is what was
-    read before it is needed, None where nothing was.
+    read before it is needed, None where nothing was. It begins with the buffer of `beside`, a window over the same
+    source.
     """
 
     read_ahead: ReadAhead | None = None
 
-    def __init__(self, source: Source, buffer_bytes: int = BUFFER_BYTES) -> None:
+    def __init__(self, source: Source, buffer_bytes: int = BUFFER_BYTES, beside: "SourceWindow | None" = None) -> None:
         self.source = source
         self._end = source.size
         self._buffer_bytes = buffer_bytes
         # Most segments are small, and to clear a buffer takes as long as to verify one of them.
-        self._window = memoryview(bytearray(min(buffer_bytes, max(source.size, HEADER_BYTES))))
-        self._origin = 0
-        self._filled = 0
+        self._window, self._origin, self._filled = (
+            (memoryview(bytearray(min(buffer_bytes, max(source.size, HEADER_BYTES)))), 0, 0)
+            if beside is None
+            else beside.window
+        )
         self._zeros_from = source.size  # from here on to the end all bytes are zero
         self._nonzero_after = -1  # from each position up to here on, some byte is not zero
 

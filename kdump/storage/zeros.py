@@ -18,7 +18,13 @@ _POLYNOMIAL: Final = 0x82F63B78
 
 
 def data_ranges(descriptor: int, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """The ranges of [start, stop) that are not holes, as far as the file system says (SEEK_DATA, SEEK_HOLE)."""
+    """The ranges of [start, stop) that are not holes, as far as the file system says (SEEK_DATA, SEEK_HOLE).
+
+    A range that one read takes is read: a file system may look at all pages up to the next hole before it answers.
+    """
+    if start < stop <= start + _READ_BYTES:
+        yield start, stop
+        return
     while start < stop:
         try:
             first = os.lseek(descriptor, start, os.SEEK_DATA)

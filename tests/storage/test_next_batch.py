@@ -1,0 +1,48 @@
+"""The search for the next batch reads no further ahead than it has to."""
+
+import pytest
+
+from kdump.storage.next_batch import NextBatchSearch
+from kdump.storage.source import BytesSource
+from kdump.storage.walk import BatchChunk, Gap, Walk
+from support import build
+
+COUNT = 40
+
+
+def log(codec: str = "none") -> bytes:
+    records = [build.Record(value=b"%d" % number * 50) for number in range(10)]
+    return build.segment(*(build.batch(records, base_offset=10 * number, codec=codec) for number in range(COUNT)))
+
+
+def items(data: bytes) -> list[tuple[str, int, int]]:
+    """The damaged items of a log."""
+    found = []
+    for item in Walk(BytesSource(data), base_offset=0, everything=True):
+        if isinstance(item, BatchChunk):
+            found += [("damaged", batch.position, batch.size) for batch in item.rows() if item.damaged]
+        elif isinstance(item, Gap):
+            found.append(("gap", item.position, item.length))
+    return found
+
+
+def test_records_that_end_where_the_batch_does_show_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A flipped bit in a value: no other batch is looked at, as no value reaches over the end of the last record.
+    data = bytearray(log())
+    size = build.total_size(bytes(data), 0)
+    data[size + size // 2] ^= 0x10
+
+    def follow(*_: object) -> None:
+        raise AssertionError("a chain is followed")
+
+    monkeypatch.setattr(NextBatchSearch, "_chain", follow)
+    assert items(bytes(data)) == [("damaged", size, size)]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize("at", [61, 57, 21], ids=["record length", "records count", "attributes"])
+def test_other_batches_show_the_end_where_the_records_do_not(codec: str, at: int) -> None:
+    data = bytearray(log(codec))
+    size = build.total_size(bytes(data), 0)
+    data[size + at] ^= 0x02
+    assert items(bytes(data)) == [("damaged", size, size)]
