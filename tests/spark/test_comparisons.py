@@ -13,11 +13,17 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pandas")
 
 import kdump
+from kdump.engine.processes import Processes
+from kdump.engine.protocol import Serial
+from kdump.replicas import compare
+from kdump.replicas.compare import PartitionComparison, compare_logs
+from kdump.replicas.comparison import Verdict
 from kdump.replicas.fingerprint.fingerprint_file import fingerprint_logs, read_fingerprint
 from kdump.spark import KdumpSource
 from kdump.spark.engine import SparkEngine
 from kdump.spark.source_options import parse_batch_options
 from kdump.spark.source_tables import table_on
+from kdump.storage.partition import Partition
 from support import build
 from support.object_stores import run_here
 from support.spark_jobs import InlineBackend
@@ -92,3 +98,31 @@ def test_a_cluster_takes_the_same_fingerprint(tmp_path: Path) -> None:
             assert len(list(fingerprint_logs(kdump.discover(broker), file, engine=engine))) == 5
         copies.append(read_fingerprint(tmp_path / "file").copies)
     assert copies[0] == copies[1]
+
+
+def test_a_fleet_is_compared_bit_by_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies are packed until their turn comes; a cluster takes topic-partitions as it needs them."""
+    disks = brokers(tmp_path)
+    expected = list(compare_logs(kdump.discover(disks)))
+    assert {each.verdict for each in expected if isinstance(each, PartitionComparison)} == {
+        Verdict.AGREE,
+        Verdict.DIVERGED,
+    }
+    monkeypatch.setattr(compare, "_WHOLE", 2)
+    monkeypatch.setattr(compare, "_AT_ONCE", 2)
+    made = 0
+    unpacked = compare._unpacked
+
+    def counted(kept: Partition | bytes) -> Partition:
+        nonlocal made
+        made += isinstance(kept, bytes)
+        return unpacked(kept)
+
+    monkeypatch.setattr(compare, "_unpacked", counted)
+    for engine in (Serial(), Processes(2), SparkEngine(InlineBackend(4))):
+        assert list(compare_logs(kdump.discover(disks), engine=engine)) == expected
+    made = 0
+    results = compare_logs(kdump.discover(disks), engine=Serial())
+    next(results)
+    first, _ = made, list(results)
+    assert 0 < first < made
