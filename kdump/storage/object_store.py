@@ -33,6 +33,8 @@ _KEPT_BLOCKS: Final = 2
 _GAP_BYTES: Final = 1 << 20
 _LISTING_THREADS: Final = 16
 """So many directories are listed at once."""
+_WALKING_THREADS: Final = 64
+"""The same of a store that lists directory by directory: each costs a round trip, and little else."""
 _MOST_ENTRIES: Final = 1 << 20
 """Above so many entries, about 1 KiB each, only the newest listings are kept, those that threads make at once."""
 LISTING_SECONDS: Final = 300
@@ -396,7 +398,7 @@ class _Lister:
         """The same from a store that lists directory by directory: level by level."""
         found, level = list[ObjectInfo](), [place]
         while level:
-            below = [info for listed in _by_threads(self.inside, level) for info in listed]
+            below = [info for listed in _by_threads(self.inside, level, _WALKING_THREADS) for info in listed]
             # A store may list the directory itself.
             inside = {place, *level}
             below = [info for info in below if str(info["name"]).rstrip("/") not in inside]
@@ -405,14 +407,16 @@ class _Lister:
         return found
 
 
-def _by_threads(call: Callable[[str], list[_Found]], places: Sequence[str]) -> Iterator[list[_Found]]:
+def _by_threads(
+    call: Callable[[str], list[_Found]], places: Sequence[str], threads: int = _LISTING_THREADS
+) -> Iterator[list[_Found]]:
     """What a call gives of each place, in order. Raises what it raises."""
     if len(places) < 2:
         yield from map(call, places)
         return
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(min(_LISTING_THREADS, len(places)), "kdump-listing") as pool:
+    with ThreadPoolExecutor(min(threads, len(places)), "kdump-listing") as pool:
         yield from pool.map(call, places)
 
 

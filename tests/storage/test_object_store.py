@@ -252,6 +252,26 @@ def test_a_store_that_lists_directory_by_directory_is_walked_by_threads(store: O
     assert walked.comparable(other) == flat.comparable(url)
 
 
+def test_a_store_that_lists_directory_by_directory_waits_for_many_at_once(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """5,000 directories with a round trip of 50 ms each take 4 seconds, and 16 with as many threads."""
+    register_implementation("walked", Walked, clobber=True)
+    many = 40
+    for number in range(many):
+        write(f"many/t-{number}/{0:020d}.log", b"")
+    url = f"{ROOT}/many".replace("unsteady", "walked")
+    all_at_once, plain = threading.Barrier(many), Walked.ls
+
+    def ls(system: Walked, path: str, *positional: Any, **how: Any) -> Any:
+        if "/t-" in path:
+            all_at_once.wait(60)  # fails where fewer are under way
+        return plain(system, path, *positional, **how)
+
+    monkeypatch.setattr(Walked, "ls", ls)
+    assert len([item for item in discover([url]) if isinstance(item, Partition)]) == many
+
+
 def test_what_is_named_again_is_listed_again(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     url = copied(FIXTURES / "transactions")
     count = len([item for item in discover([url]) if isinstance(item, Partition)])
