@@ -30,8 +30,9 @@ def decode(one: Buffer, other: Buffer, low: int, high: int) -> list[tuple[int, i
     """Return where two copies differ, by the tables of their records: (offset, side, hash, key), in order.
 
     The side is 0 or 1 for the copy that has a record there alone. It is 2 where both have one: then the hash is the
-    difference of theirs, and so is the key. None where that is not known: they are too many, or tables contradict
-    themselves. All offsets of both copies are in [low, high). Raises ValueError for other sizes.
+    difference of theirs, and the key is that of theirs modulo 16. None where that is not known: they are too many,
+    tables contradict themselves, or there are more than 2**40 offsets in [low, high), which those of both copies are
+    in. Raises ValueError for other sizes.
     """
 
 def decode_keys(one: Buffer, other: Buffer, low: int, high: int) -> list[tuple[int, int, int, int]] | None:

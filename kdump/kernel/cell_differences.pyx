@@ -12,6 +12,7 @@ from kdump.kernel.cells cimport (
     trailing_zeros,
 )
 
+cdef int64_t MOST_SPAN = <int64_t> 1 << 40
 CELL_BYTES, KEY_CELL_BYTES, HASH_TABLES = 8 * RECORD_WORDS, 8 * KEY_WORDS, TABLES
 
 
@@ -100,7 +101,7 @@ cdef bint is_single_record(const uint64_t *cell, int64_t index, int bits, int64_
 
     The offset is a quotient, which for several of them is any number of 56 bits: seldom one in [low, high), and seldom
     one that belongs into this cell. For each bit that the difference of the hashes ends with as zero, the quotient has
-    a bit less.
+    a bit less. Of more than MOST_SPAN offsets it would say too little.
     """
     cdef uint64_t hashed = cell[0], places = cell[1], kind, key, quotient, wrap
     cdef int zeros
@@ -119,12 +120,12 @@ cdef bint is_single_record(const uint64_t *cell, int64_t index, int bits, int64_
     key = places >> 4 & 15
     if key > 2 and (found.side < 2 or key < 14):
         return False
-    places >>= 8
+    places = (places >> 8) + (key >> 3)  # the difference of two keys that is negative borrowed one
     zeros = trailing_zeros(hashed)
     if zeros >= 56 or places & ((<uint64_t> 1 << zeros) - 1):
         return False
     wrap = <uint64_t> 1 << (56 - zeros)
-    if <uint64_t> (high - low) > wrap:
+    if <uint64_t> (high - low) > wrap or high - low > MOST_SPAN:
         return False
     quotient = (places >> zeros) * inverse_of(hashed >> zeros) - <uint64_t> low & (wrap - 1)
     if quotient >= <uint64_t> (high - low):
