@@ -1,6 +1,7 @@
 """DataFrames of the data source in one call: a read of what is asked for, and what reads leave out."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,7 +46,7 @@ def read(
     columns: Sequence[str] | None = None,
     **options: str,
 ) -> "DataFrame":
-    """A DataFrame of records that reads no more than it is asked for. Raises KdumpError.
+    """A DataFrame of records that reads no more than it is asked for; of no paths it has no rows. Raises KdumpError.
 
     `offsets`: for each topic and partition the first offset and the one after the last; no others are read.
     `timestamps`: the records from the first one at or after a time to the one before the first at or after another.
@@ -58,6 +59,9 @@ def read(
     texts = [fspath(path) for path in several]
     stores = _store_options(spark) if any(is_url(text) for text in texts) else {}
     given = {**stores, **_offset_options(offsets), **_time_options(timestamps), **options}
+    if not texts:
+        schema = _schema_of(parse_batch_options({**given, "path": os.curdir}), columns)
+        return spark.createDataFrame(pa.Table.from_batches([], arrow_schema(schema)), schema=schema)
     if options.get("table", "").lower() in _FOLDED:
         return _folded(spark, parse_batch_options({**given, "paths": json.dumps(texts)}), columns)
     if options.get(ISOLATION, "").lower() == "read_committed":
@@ -99,15 +103,20 @@ def _stable_offsets(spark: "SparkSession", options: SourceOptions) -> dict[str, 
 
 def _folded(spark: "SparkSession", options: SourceOptions, columns: Sequence[str] | None) -> "DataFrame":
     """Such a table, by a job before the read: a task of the data source knows nothing of the others."""
-    whole = source_schema(options)
-    fields = {field.name: field for field in whole.fields}
-    if unknown := [name for name in columns or () if name not in fields]:
-        raise KdumpError(f"the table {options.table} has no column {unknown[0]!r}; the columns are {', '.join(fields)}")
-    schema = whole if columns is None else StructType([fields[name] for name in columns])
+    schema = _schema_of(options, columns)
     expected = arrow_schema(schema)
     with _engine_of(spark, options) as engine, table_on(engine, options, expected.names) as reader:
         batches = [as_expected(batch, expected) for batch in reader]
     return spark.createDataFrame(pa.Table.from_batches(batches, expected), schema=schema)
+
+
+def _schema_of(options: SourceOptions, columns: Sequence[str] | None) -> StructType:
+    """The schema of a read, with some of its columns. Raises KdumpError."""
+    whole = source_schema(options)
+    fields = {field.name: field for field in whole.fields}
+    if unknown := [name for name in columns or () if name not in fields]:
+        raise KdumpError(f"the table {options.table} has no column {unknown[0]!r}; the columns are {', '.join(fields)}")
+    return whole if columns is None else StructType([fields[name] for name in columns])
 
 
 def _store_options(spark: "SparkSession") -> Mapping[str, str]:

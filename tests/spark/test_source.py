@@ -148,6 +148,19 @@ def test_a_read_in_one_call(source: SparkSession) -> None:
         read(source, [FIXTURES / "nulls"], columns=["ofset"])
 
 
+def test_a_read_of_no_paths_has_no_rows(source: SparkSession) -> None:
+    """As the share of a night can have no topic-partition."""
+    path = FIXTURES / "transactions"
+    for table in ("records", "findings", "segments"):
+        empty = read(source, [], table=table)
+        assert empty.schema == read(source, path, table=table).schema
+        assert empty.collect() == []
+    assert read(source, [], table="findings", columns=["identity", "path"]).toArrow().column_names == [
+        "identity",
+        "path",
+    ]
+
+
 def test_the_program_of_the_readme(source: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (program,) = re.findall(r"```python\n(reader = spark\.read.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     for disk in ("disk1", "disk2"):
