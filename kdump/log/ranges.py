@@ -1,6 +1,8 @@
 """Ranges of bytes and of offsets. Lists of them are sorted and without overlap."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Final
 
 from kdump.named_tuple import NamedTuple
@@ -50,9 +52,7 @@ def without(ranges: Iterable[OffsetRange], taken: Sequence[OffsetRange]) -> list
     left: list[OffsetRange] = []
     at = 0
     for start, stop in ranges:
-        while at < len(taken) and taken[at].stop <= start:
-            at += 1
-        here = at
+        at = here = bisect_right(taken, start, at, key=attrgetter("stop"))
         while here < len(taken) and taken[here].start < stop:
             if start < taken[here].start:
                 left.append(OffsetRange(start, taken[here].start))

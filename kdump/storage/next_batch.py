@@ -249,12 +249,14 @@ class NextBatchSearch(ChainWindow):
         return end, False
 
     def _ends_with_records(self, bad: BadHeader) -> bool:
-        """Whether the records of a bad batch that is not compressed end exactly where its length says.
+        """Whether a message, or the records of a batch that is not compressed, end exactly where its length says.
 
         No value reaches over this end then, so that the frames there are not in a value of it.
         """
+        if bad.magic < 2:
+            return bad.magic in self._valid_layouts(bad)
         size = bad.frame.total - HEADER_BYTES
-        if bad.magic != 2 or not 0 < size <= END_BYTES:
+        if bad.magic > 2 or not 0 < size <= END_BYTES:
             return False
         header = header_at(self._window, self._load(bad.start, HEADER_BYTES))
         if header.attributes & CODEC_MASK or header.records_count <= 0:
