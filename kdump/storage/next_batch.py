@@ -258,7 +258,10 @@ class NextBatchSearch(ChainWindow):
         size = bad.frame.total - HEADER_BYTES
         if bad.magic > 2 or not 0 < size <= END_BYTES:
             return False
-        header = header_at(self._window, self._load(bad.start, HEADER_BYTES))
+        at = self._load(bad.start, HEADER_BYTES)  # first: it may change the window
+        if self._filled - at < HEADER_BYTES:
+            return False  # the file has shrunk
+        header = header_at(self._window, at)
         if header.attributes & CODEC_MASK or header.records_count <= 0:
             return False
         records, status = count_records(self.bytes_at(bad.start + HEADER_BYTES, size), header.records_count)
@@ -270,7 +273,7 @@ class NextBatchSearch(ChainWindow):
         A value of magic 0 or 1 ends where its message does, so that frames in it lead to the next message.
         """
         at_tail = not chain.cut and (self._end - chain.end < UP_TO_MAGIC or self._zeros(chain.end))
-        return at_tail or not self._is_linked(chain) or (bad.magic < 2 and bad.magic not in self._valid_layouts(bad))
+        return bad.magic < 2 or at_tail or not self._is_linked(chain)
 
     def _checksum_end(self, bad: BadHeader) -> int | None:
         """The first position up to which the checksum of the bad frame is right, where a batch or a tail can begin."""

@@ -5,6 +5,7 @@ import pytest
 from kdump.storage.next_batch import NextBatchSearch
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import BatchChunk, Gap, Walk
+from kdump.storage.window import BUFFER_BYTES
 from support import build
 
 COUNT = 40
@@ -18,10 +19,10 @@ def log(codec: str = "none", magic: int = 2) -> bytes:
     return build.segment(*(build.batch(records, base_offset=10 * number, codec=codec) for number in range(COUNT)))
 
 
-def items(data: bytes) -> list[tuple[str, int, int]]:
+def items(data: bytes, buffer_bytes: int = BUFFER_BYTES) -> list[tuple[str, int, int]]:
     """The damaged items of a log."""
     found = []
-    for item in Walk(BytesSource(data), base_offset=0, everything=True):
+    for item in Walk(BytesSource(data), base_offset=0, everything=True, buffer_bytes=buffer_bytes):
         if isinstance(item, BatchChunk):
             found += [("damaged", batch.position, batch.size) for batch in item.rows() if item.damaged]
         elif isinstance(item, Gap):
@@ -32,15 +33,19 @@ def items(data: bytes) -> list[tuple[str, int, int]]:
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_records_that_end_where_the_batch_does_show_its_end(monkeypatch: pytest.MonkeyPatch, magic: int) -> None:
     # A flipped bit in a value: no other batch is looked at, as no value reaches over the end of the last record.
-    data = bytearray(log(magic=magic))
-    size = build.total_size(bytes(data), 0)
-    data[2 * size - (2 if magic < 2 else size // 2)] ^= 0x10
+    whole = log(magic=magic)
+    size = build.total_size(whole, 0)
 
     def follow(*_: object) -> None:
         raise AssertionError("a chain is followed")
 
     monkeypatch.setattr(NextBatchSearch, "_chain", follow)
-    assert items(bytes(data)) == [("damaged", size, size)]
+    for number in range(1, COUNT - 1):
+        data = bytearray(whole)
+        data[(number + 1) * size - (2 if magic < 2 else size // 2)] ^= 0x10
+        for buffer_bytes in (BUFFER_BYTES, 3 * size, 3 * size + 20, 2 * size - 5):
+            # Also where the batch is in the window of the walk, and its end is not.
+            assert items(bytes(data), buffer_bytes) == [("damaged", number * size, size)]
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
