@@ -74,7 +74,7 @@ cdef inline uint64_t index_in(uint64_t spread, int table, int bits) noexcept nog
 cdef inline uint64_t outcome_mark(uint64_t spread, int64_t outcome) noexcept nogil:
     """What is added to the hash of a record, by what became of its transaction; another one at each offset.
 
-    Committed: nothing; else an odd number, so that the offset can be told from the difference.
+    Committed: nothing; else an odd number, so that the difference gives the offset.
     """
     return outcome_marks[outcome & 3] * (spread | 1)
 
