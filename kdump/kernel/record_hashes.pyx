@@ -2,9 +2,9 @@
 # cython: binding=False, auto_pickle=False, emit_code_comments=False
 """Hashes the records of batches, and compares those of two copies in step; see record_hashes.pyi.
 
-SipHash-2-4 with 128 bits of output (Aumasson, Bernstein: SipHash: a fast short-input PRF, 2012) is here and comes from
-no library: hashlib has no call for many short texts, and a call for each record takes longer than the hash of it. The
-tests have the vectors that its authors published.
+SipHash-2-4 with 128 bits of output (Aumasson, Bernstein: SipHash: a fast short-input PRF, 2012) and the sums that it
+goes over are here and come from no library: hashlib has no call for many short texts, and a call for each record takes
+longer than the hash of it. The tests have the vectors that the authors of SipHash published.
 """
 
 cimport cython
@@ -12,7 +12,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
-from kdump.kernel.cursor cimport Fields, next_record, whole_batch
+from kdump.kernel.cursor cimport Fields, next_key_and_value, whole_batch
 from kdump.kernel.key_table cimport KeyTable, add_row, first_slot, index_rows, release, set_up
 from kdump.kernel.layout cimport (
     ATTRIBUTES_AT, BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CODEC_MASK, CONTROL_FLAG, HEADER, LEADER_EPOCH_AT,
@@ -36,9 +36,7 @@ cdef enum:
     CONTROL_BIT = 4
     OUTCOME_SHIFT = 4
     SMALLEST_RECORD = 7   # seven fields of a byte each
-    MOST_JOBS = 256
-    RECORD_WORDS = 3      # offset, timestamp, sizes
-    BATCH_WORDS = 4       # those of `_batch`
+    MOST_JOBS = 256       # rows that wait for their hashes
     KEPT_ATTRIBUTES = LOG_APPEND_TIME | TRANSACTIONAL_FLAG | CONTROL_FLAG
     # A row of a key: the last record of each copy as 2 * offset + tombstone, -1: none.
     S_HIGH = 0
@@ -60,25 +58,32 @@ assert len(HASH_COLUMNS) == HASH_WIDTH
 cdef extern from "siphash.h":
     enum:
         KD_SIP_JOBS
-        KD_SIP_LEAD
-        KD_SIP_STATE
     ctypedef struct KdSip:
         uint64_t v0
     ctypedef struct KdSipJob:
-        uint64_t words[3]
-    ctypedef void (*KdSipHash)(const KdSipJob *jobs, int64_t count, int lead) noexcept nogil
-    ctypedef void (*KdSipStates)(const KdSip *begin, const uint64_t (*words)[4], KdSip *states,
-                                 int64_t count) noexcept nogil
+        uint64_t last
+    ctypedef void (*KdSipHash)(const KdSip *begin, const KdSipJob *jobs, int64_t count) noexcept nogil
+    ctypedef void (*KdSipPairs)(const KdSip *begin, int64_t *pairs, int64_t stride, int64_t count) noexcept nogil
     void kd_sip_begin(KdSip *s, uint64_t low, uint64_t high) noexcept nogil
-    void kd_sip_set(KdSipJob *job, const KdSip *state, const uint8_t *text, int64_t size, int64_t before,
-                    int64_t *out) noexcept nogil
-    void kd_sip_one(const KdSipJob *job, int lead) noexcept nogil
+    void kd_sip_set(KdSipJob *job, const uint8_t *text, int64_t size, int64_t *out) noexcept nogil
+    void kd_sip_one(const KdSip *begin, const KdSipJob *job) noexcept nogil
     const char *kd_sip_names[]
     int kd_sip_ways() noexcept nogil
     KdSipHash kd_sip_way(int number) noexcept nogil
-    KdSipStates kd_sip_states_way(int number) noexcept nogil
+    KdSipPairs kd_sip_pairs_way(int number) noexcept nogil
 
-assert MOST_JOBS == KD_SIP_JOBS and RECORD_WORDS == KD_SIP_LEAD and BATCH_WORDS == KD_SIP_STATE
+cdef extern from "nh.h":
+    enum:
+        KD_NH_LEAD
+        KD_NH_KEY
+    ctypedef struct KdNh:
+        pass
+    KdNh kd_nh_zero() noexcept nogil
+    void kd_nh_pair(KdNh *sum, uint64_t a, uint64_t b, const uint64_t *key) noexcept nogil
+    void kd_nh_set(KdNh lead, const uint8_t *text, int64_t size, const uint8_t *after, const uint64_t *key,
+                   const KdSip *begin, int64_t *pair) noexcept nogil
+
+assert MOST_JOBS == KD_SIP_JOBS and KD_NH_LEAD == 8
 SIPHASH_IMPLS = tuple([(<bytes> kd_sip_names[_number]).decode() for _number in range(kd_sip_ways())])
 
 
@@ -86,6 +91,20 @@ cdef void words_of(bytes key, uint64_t *words) except *:
     if len(key) != 16:
         raise ValueError("a key of 16 bytes")
     memcpy(words, <const char *> key, 16)
+
+
+_expanded = (b"", b"")
+
+
+cdef bytes expanded(bytes key):
+    """The key of the sums, and that of the hash over them."""
+    global _expanded
+    if _expanded[0] != key:
+        from hashlib import blake2b
+        blocks = [blake2b(number.to_bytes(8, "little"), key=key, person=b"kdump sums").digest()
+                  for number in range((8 * KD_NH_KEY + 16 + 63) // 64)]
+        _expanded = key, b"".join(blocks)
+    return _expanded[1]
 
 
 def siphash(data, bytes key):
@@ -98,8 +117,8 @@ def siphash(data, bytes key):
     kd_sip_begin(&state, words[0], words[1])
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        kd_sip_set(&job, &state, <const uint8_t *> view.buf, view.len, 0, &result[0])
-        kd_sip_one(&job, 0)
+        kd_sip_set(&job, <const uint8_t *> view.buf, view.len, &result[0])
+        kd_sip_one(&state, &job)
     finally:
         PyBuffer_Release(&view)
     return (<const char *> result)[:16]
@@ -113,14 +132,12 @@ cdef class RecordHasher:
     cdef public object ends
     cdef readonly int64_t count, ended, batches
     cdef public int64_t at
-    cdef KdSip _begin
-    cdef KdSip _batches[MOST_JOBS]
-    cdef uint64_t _batch_words[MOST_JOBS][BATCH_WORDS]
+    cdef KdSip _begin, _record_begin
+    cdef uint64_t _sum_key[KD_NH_KEY]
     cdef KdSipJob _key_jobs[MOST_JOBS]
-    cdef KdSipJob _jobs[MOST_JOBS]
-    cdef int64_t _batch_count, _key_count, _job_count
+    cdef int64_t _key_count, _hashed
     cdef KdSipHash _hash_many
-    cdef KdSipStates _set_states
+    cdef KdSipPairs _hash_pairs
     cdef int64_t _first, _stop, _capacity
     cdef bint _keys, _contents
     cdef int64_t *_cells
@@ -135,9 +152,13 @@ cdef class RecordHasher:
         if implementation not in SIPHASH_IMPLS:
             raise ValueError(f"no SipHash {implementation!r} here, only {', '.join(SIPHASH_IMPLS)}")
         self._hash_many = kd_sip_way(SIPHASH_IMPLS.index(implementation))
-        self._set_states = kd_sip_states_way(SIPHASH_IMPLS.index(implementation))
+        self._hash_pairs = kd_sip_pairs_way(SIPHASH_IMPLS.index(implementation))
         words_of(key, words)
         kd_sip_begin(&self._begin, words[0], words[1])
+        keys_of_sums = expanded(key)
+        memcpy(self._sum_key, <const char *> keys_of_sums, 8 * KD_NH_KEY)
+        memcpy(words, <const char *> keys_of_sums + 8 * KD_NH_KEY, 16)
+        kd_sip_begin(&self._record_begin, words[0], words[1])
         self._first = first
         self._stop = stop
         self._keys = keys
@@ -151,7 +172,7 @@ cdef class RecordHasher:
         PyObject_GetBuffer(buffer, &self._end_view, PyBUF_SIMPLE)
         self._end_cells = <int64_t *> self._end_view.buf
         self.ends = memoryview(buffer).cast("q")
-        self.count = self.at = self.ended = self.batches = 0
+        self.count = self.at = self.ended = self.batches = self._hashed = 0
 
     def __dealloc__(self):
         if self._cells != NULL:
@@ -166,23 +187,22 @@ cdef class RecordHasher:
 
     cdef void _flush(self) noexcept nogil:
         """Compute the hashes of the rows that were added."""
-        self._set_states(&self._begin, self._batch_words, self._batches, self._batch_count)
-        self._hash_many(self._key_jobs, self._key_count, 0)
-        self._hash_many(self._jobs, self._job_count, RECORD_WORDS)
-        self._key_count = self._job_count = self._batch_count = 0
+        self._hash_many(&self._begin, self._key_jobs, self._key_count)
+        if self._contents:
+            self._hash_pairs(&self._record_begin, self._cells + self._hashed * HASH_WIDTH + H_HIGH, HASH_WIDTH,
+                             self.count - self._hashed)
+        self._key_count = 0
+        self._hashed = self.count
 
-    cdef const KdSip *_batch(self, const uint8_t *head) noexcept nogil:
-        """Where `_flush` sets the state of the hash after what the records of a batch have in common."""
-        cdef KdSip *state = self._batches + self._batch_count
-        cdef uint64_t *words = self._batch_words[self._batch_count]
-        self._batch_count += 1
-        words[0] = <uint64_t> be64(head)
-        words[1] = <uint64_t> last_offset_of(head)
-        words[2] = <uint64_t> be64(head + PRODUCER_ID_AT)
-        words[3] = (<uint64_t> <uint32_t> be32(head + BASE_SEQUENCE_AT) << 32
-                    | <uint64_t> (be16(head + PRODUCER_EPOCH_AT) & 0xffff) << 16
-                    | <uint64_t> (attributes_of(head) & KEPT_ATTRIBUTES))
-        return state
+    cdef inline KdNh _lead(self, const uint8_t *head) noexcept nogil:
+        """The sum of what the records of a batch have in common."""
+        cdef KdNh found = kd_nh_zero()
+        kd_nh_pair(&found, <uint64_t> be64(head), <uint64_t> last_offset_of(head), self._sum_key)
+        kd_nh_pair(&found, <uint64_t> be64(head + PRODUCER_ID_AT),
+                   <uint64_t> <uint32_t> be32(head + BASE_SEQUENCE_AT) << 32
+                   | <uint64_t> (be16(head + PRODUCER_EPOCH_AT) & 0xffff) << 16
+                   | <uint64_t> (attributes_of(head) & KEPT_ATTRIBUTES), self._sum_key + 2)
+        return found
 
     cdef const uint8_t *_hash(self, const uint8_t *head, const uint8_t *p, const uint8_t *end, int64_t *left,
                               int outcome, int *status) noexcept nogil:
@@ -192,54 +212,50 @@ cdef class RecordHasher:
         """
         # What is of the hasher is here meanwhile: of what a row changes the compiler knows no bounds.
         cdef int64_t count = self.count, capacity = self._capacity, first = self._first, last = self._stop
-        cdef int64_t keys = self._key_count, jobs = self._job_count, records = left[0]
+        cdef int64_t keys = self._key_count, until = self._hashed + MOST_JOBS, records = left[0]
         cdef bint with_keys = self._keys, with_contents = self._contents
-        cdef const KdSip *state = NULL
+        cdef KdNh lead = self._lead(head), total
         cdef Fields f
         cdef int64_t attributes = attributes_of(head), base = be64(head), offset, base_timestamp, timestamp
         cdef int64_t flags = outcome << OUTCOME_SHIFT, epoch = be32(head + LEADER_EPOCH_AT)
         cdef int64_t *row
-        cdef KdSipJob *job
         cdef const uint8_t *stop
-        cdef bint odd = False, appended = attributes & LOG_APPEND_TIME != 0
+        cdef bint appended = attributes & LOG_APPEND_TIME != 0
         if attributes & CONTROL_FLAG:
             flags |= CONTROL_BIT
         base_timestamp = be64(head + (MAX_TIMESTAMP_AT if appended else BASE_TIMESTAMP_AT))
         while records > 0 and count < capacity:
-            stop = next_record(&p, end, &f, status, &odd)
+            stop = next_key_and_value(&p, end, &f, status)
             if stop == NULL:
                 break
             records -= 1
             offset = <int64_t> (<uint64_t> base + <uint64_t> <int64_t> f.offset_delta)
             if offset < first or offset >= last:
                 continue
+            if count == until:
+                self.count, self._key_count = count, keys
+                self._flush()
+                until, keys = count + MOST_JOBS, 0
             row = self._cells + count * HASH_WIDTH
             count += 1
             row[H_OFFSET] = offset
             row[H_FLAGS] = flags | (TOMBSTONE_BIT if f.value_size < 0 else 0) | (NO_KEY_BIT if f.key_size < 0 else 0)
             row[H_EPOCH] = epoch
             row[H_KEY_HIGH] = row[H_KEY_LOW] = row[H_HIGH] = row[H_LOW] = 0
-            if keys == MOST_JOBS or jobs == MOST_JOBS or (state == NULL and self._batch_count == MOST_JOBS):
-                self._key_count, self._job_count = keys, jobs
-                self._flush()
-                keys = jobs = 0
-                state = NULL
             if with_keys and f.key_size >= 0:
-                kd_sip_set(self._key_jobs + keys, &self._begin, f.key, f.key_size, 0, row + H_KEY_HIGH)
+                kd_sip_set(self._key_jobs + keys, f.key, f.key_size, row + H_KEY_HIGH)
                 keys += 1
             if with_contents:
-                if state == NULL:
-                    state = self._batch(head)
                 timestamp = base_timestamp if appended \
                     else <int64_t> (<uint64_t> base_timestamp + <uint64_t> f.timestamp_delta)
-                job = self._jobs + jobs
-                jobs += 1
-                job.words[0] = <uint64_t> offset
-                job.words[1] = <uint64_t> timestamp
-                job.words[2] = <uint64_t> <uint32_t> (f.key_size if f.key_size >= 0 else -1) << 32 \
-                    | <uint32_t> (f.value_size if f.value_size >= 0 else -1)
-                kd_sip_set(job, state, f.key, stop - f.key, 56, row + H_HIGH)
-        self.count, self._key_count, self._job_count, left[0] = count, keys, jobs, records
+                total = lead
+                kd_nh_pair(&total, <uint64_t> offset, <uint64_t> timestamp, self._sum_key + 4)
+                kd_nh_pair(&total, <uint64_t> <uint32_t> (f.key_size if f.key_size >= 0 else -1) << 32
+                           | <uint32_t> (f.value_size if f.value_size >= 0 else -1), <uint64_t> (stop - f.key),
+                           self._sum_key + 6)
+                kd_nh_set(total, f.key, stop - f.key, end, self._sum_key + KD_NH_LEAD, &self._record_begin,
+                          row + H_HIGH)
+        self.count, self._key_count, left[0] = count, keys, records
         return p
 
     def hash_batches(self, batches, int64_t at, int outcome, bytes outcomes=None, int64_t index=0):
@@ -248,7 +264,7 @@ cdef class RecordHasher:
         cdef const uint8_t *head
         cdef int64_t left, total, size, known = 0
         cdef int status = 0
-        self.count = self.at = self.ended = self.batches = 0
+        self.count = self.at = self.ended = self.batches = self._hashed = 0
         PyObject_GetBuffer(batches, &view, PyBUF_SIMPLE)
         try:
             if at < 0 or at > view.len or index < 0:
@@ -287,7 +303,7 @@ cdef class RecordHasher:
         cdef const uint8_t *start
         cdef const uint8_t *p
         cdef int status = 0
-        self.count = self.at = self.ended = 0
+        self.count = self.at = self.ended = self._hashed = 0
         PyObject_GetBuffer(header, &head, PyBUF_SIMPLE)
         try:
             PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)

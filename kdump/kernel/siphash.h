@@ -11,21 +11,17 @@
 #include <stddef.h>
 #include <string.h>
 
-#define KD_SIP_LEAD 3    /* the most words before a text */
-#define KD_SIP_STATE 4   /* the words that several texts have in common */
 #define KD_SIP_JOBS 256  /* the most texts that are hashed in one call */
 #define KD_SIP_LENGTHS 64
 #define KD_SIP_FEW 2     /* no more texts than these are faster one by one */
 
 typedef struct { uint64_t v0, v1, v2, v3; } KdSip;
 
-/* A text: `state` after `before` bytes, some words, and the bytes. The hash goes to out: the first half, the second. */
+/* A text, and where its hash goes: the first half, the second. */
 typedef struct {
-    const KdSip *state;
     const uint8_t *text;
     int64_t *out;
     int64_t whole;  /* the words of the text that are whole */
-    uint64_t words[KD_SIP_LEAD];
     uint64_t last;
 } KdSipJob;
 
@@ -52,21 +48,7 @@ static inline void kd_sip_begin(KdSip *s, uint64_t low, uint64_t high) {
 
 static inline void kd_sip_word(KdSip *s, uint64_t word) { KD_SIP_WORD(s->v0, s->v1, s->v2, s->v3, word); }
 
-/* Set states to what `begin` is after four words each. */
-static void kd_sip_states_single(const KdSip *begin, const uint64_t (*words)[KD_SIP_STATE], KdSip *states,
-                                 int64_t count) {
-    int64_t i;
-    int j;
-    for (i = 0; i < count; i++) {
-        states[i] = *begin;
-        for (j = 0; j < KD_SIP_STATE; j++)
-            kd_sip_word(states + i, words[i][j]);
-    }
-}
-
-/* Set the text of a job, of which a whole number of words, `before` bytes, comes before it. */
-static inline void kd_sip_set(KdSipJob *job, const KdSip *state, const uint8_t *text, int64_t size, int64_t before,
-                              int64_t *out) {
+static inline void kd_sip_set(KdSipJob *job, const uint8_t *text, int64_t size, int64_t *out) {
     const uint8_t *p = text + (size & ~(int64_t)7);
     int left = (int)(size & 7), i;
     uint64_t word = 0;
@@ -76,33 +58,48 @@ static inline void kd_sip_set(KdSipJob *job, const KdSip *state, const uint8_t *
     } else
         for (i = 0; i < left; i++)
             word |= (uint64_t)p[i] << (8 * i);
-    job->state = state;
     job->text = text;
     job->out = out;
     job->whole = size >> 3;
-    job->last = word | (uint64_t)((before + size) & 0xff) << 56;
+    job->last = word | (uint64_t)(size & 0xff) << 56;
 }
 
-static inline void kd_sip_one(const KdSipJob *job, int lead) {
-    KdSip s = *job->state;
+/* Take the last word, and set the hash. */
+static inline void kd_sip_end(KdSip *s, uint64_t last, int64_t *out) {
+    int i;
+    kd_sip_word(s, last);
+    s->v2 ^= 0xee;
+    for (i = 0; i < 4; i++)
+        KD_SIP_ROUND(s->v0, s->v1, s->v2, s->v3);
+    out[0] = (int64_t)(s->v0 ^ s->v1 ^ s->v2 ^ s->v3);
+    s->v1 ^= 0xdd;
+    for (i = 0; i < 4; i++)
+        KD_SIP_ROUND(s->v0, s->v1, s->v2, s->v3);
+    out[1] = (int64_t)(s->v0 ^ s->v1 ^ s->v2 ^ s->v3);
+}
+
+static inline void kd_sip_one(const KdSip *begin, const KdSipJob *job) {
+    KdSip s = *begin;
     const uint8_t *p = job->text, *end = p + 8 * job->whole;
     uint64_t word;
-    int i;
-    for (i = 0; i < lead; i++)
-        kd_sip_word(&s, job->words[i]);
     for (; p < end; p += 8) {
         memcpy(&word, p, 8);
         kd_sip_word(&s, word);
     }
-    kd_sip_word(&s, job->last);
-    s.v2 ^= 0xee;
-    for (i = 0; i < 4; i++)
-        KD_SIP_ROUND(s.v0, s.v1, s.v2, s.v3);
-    job->out[0] = (int64_t)(s.v0 ^ s.v1 ^ s.v2 ^ s.v3);
-    s.v1 ^= 0xdd;
-    for (i = 0; i < 4; i++)
-        KD_SIP_ROUND(s.v0, s.v1, s.v2, s.v3);
-    job->out[1] = (int64_t)(s.v0 ^ s.v1 ^ s.v2 ^ s.v3);
+    kd_sip_end(&s, job->last, job->out);
+}
+
+#define KD_SIP_PAIR_END (UINT64_C(16) << 56)
+
+/* Replace pairs of words, `stride` words apart, by the hashes of these 16 bytes. */
+static void kd_sip_pairs_single(const KdSip *begin, int64_t *pairs, int64_t stride, int64_t count) {
+    KdSip s;
+    for (; count > 0; count--, pairs += stride) {
+        s = *begin;
+        kd_sip_word(&s, (uint64_t)pairs[0]);
+        kd_sip_word(&s, (uint64_t)pairs[1]);
+        kd_sip_end(&s, KD_SIP_PAIR_END, pairs);
+    }
 }
 
 #if defined(__x86_64__) && ((defined(__clang__) && __clang_major__ >= 9) || \
@@ -111,26 +108,21 @@ static inline void kd_sip_one(const KdSipJob *job, int lead) {
 #define KD_SIP_TARGET __attribute__((target("avx512f")))
 #include <immintrin.h>
 typedef uint64_t KdLanes __attribute__((vector_size(64)));
+#define KD_ALL8(x) ((KdLanes)_mm512_set1_epi64((int64_t)(x)))
 #define KD_FETCHED(places, at) ((KdLanes)_mm512_i64gather_epi64((__m512i)(places), (const void *)(at), 1))
 
-/* Hash eight texts with `lead` words each before them. */
-KD_SIP_TARGET static void kd_sip_eight(const KdSipJob *const *jobs, int lead) {
+/* Hash eight texts. */
+KD_SIP_TARGET static void kd_sip_eight(const KdSip *begin, const KdSipJob *const *jobs) {
     const KdLanes all = (KdLanes)_mm512_loadu_si512(jobs);
-    const KdLanes states = KD_FETCHED(all, offsetof(KdSipJob, state));
     const KdLanes whole = KD_FETCHED(all, offsetof(KdSipJob, whole));
     const KdLanes last = KD_FETCHED(all, offsetof(KdSipJob, last));
     const KdLanes out = KD_FETCHED(all, offsetof(KdSipJob, out));
     KdLanes text = KD_FETCHED(all, offsetof(KdSipJob, text)), w, before0, before1, before2, before3;
-    KdLanes v0 = KD_FETCHED(states, offsetof(KdSip, v0)), v1 = KD_FETCHED(states, offsetof(KdSip, v1));
-    KdLanes v2 = KD_FETCHED(states, offsetof(KdSip, v2)), v3 = KD_FETCHED(states, offsetof(KdSip, v3));
+    KdLanes v0 = KD_ALL8(begin->v0), v1 = KD_ALL8(begin->v1), v2 = KD_ALL8(begin->v2), v3 = KD_ALL8(begin->v3);
     const int64_t least = _mm512_reduce_min_epi64((__m512i)whole), most = _mm512_reduce_max_epi64((__m512i)whole);
     __mmask8 on, more;
     int64_t at;
     int i;
-    for (i = 0; i < lead; i++) {
-        w = KD_FETCHED(all, offsetof(KdSipJob, words) + 8 * i);
-        KD_SIP_WORD(v0, v1, v2, v3, w);
-    }
     for (at = 0; at < least; at++, text += 8) {
         w = KD_FETCHED(text, 0);
         KD_SIP_WORD(v0, v1, v2, v3, w);
@@ -193,16 +185,6 @@ typedef struct { __m256i v0, v1, v2, v3; } KdSipFour;
 #define KD_STORED4(p, x) _mm256_storeu_si256((__m256i *)(p), x)
 #define KD_OF_JOBS4(jobs, field) _mm256_set_epi64x(                                                       \
     (int64_t)(jobs)[3]->field, (int64_t)(jobs)[2]->field, (int64_t)(jobs)[1]->field, (int64_t)(jobs)[0]->field)
-/* Rows of four words become columns. */
-#define KD_COLUMNS4(p, q, r, s) do {                                                                      \
-    __m256i low0 = _mm256_unpacklo_epi64(p, q), high0 = _mm256_unpackhi_epi64(p, q);                      \
-    __m256i low1 = _mm256_unpacklo_epi64(r, s), high1 = _mm256_unpackhi_epi64(r, s);                      \
-    p = _mm256_permute2x128_si256(low0, low1, 0x20);                                                      \
-    q = _mm256_permute2x128_si256(high0, high1, 0x20);                                                    \
-    r = _mm256_permute2x128_si256(low0, low1, 0x31);                                                      \
-    s = _mm256_permute2x128_si256(high0, high1, 0x31);                                                    \
-} while (0)
-
 /* Two words from each of four places: the first ones, and the second ones. */
 #define KD_PAIRS4(first, second, a, b, c, d) do {                                                         \
     __m256i even = _mm256_inserti128_si256(_mm256_castsi128_si256(KD_LOADED2(a)), KD_LOADED2(c), 1);      \
@@ -239,11 +221,10 @@ KD_SIP_TARGET2 static inline KdSipFour kd_sip_chosen4(KdSipFour before, KdSipFou
     return after;
 }
 
-KD_SIP_TARGET2 static inline KdSipFour kd_sip_states4(const KdSipJob *const *jobs) {
+KD_SIP_TARGET2 static inline KdSipFour kd_sip_begin4(const KdSip *begin) {
     KdSipFour s;
-    s.v0 = KD_LOADED4(jobs[0]->state), s.v1 = KD_LOADED4(jobs[1]->state);
-    s.v2 = KD_LOADED4(jobs[2]->state), s.v3 = KD_LOADED4(jobs[3]->state);
-    KD_COLUMNS4(s.v0, s.v1, s.v2, s.v3);
+    s.v0 = _mm256_set1_epi64x((int64_t)begin->v0), s.v1 = _mm256_set1_epi64x((int64_t)begin->v1);
+    s.v2 = _mm256_set1_epi64x((int64_t)begin->v2), s.v3 = _mm256_set1_epi64x((int64_t)begin->v3);
     return s;
 }
 
@@ -251,36 +232,67 @@ KD_SIP_TARGET2 static inline __m256i kd_sip_result4(const KdSipFour *s) {
     return _mm256_xor_si256(_mm256_xor_si256(s->v0, s->v1), _mm256_xor_si256(s->v2, s->v3));
 }
 
-KD_SIP_TARGET2 static inline void kd_sip_out4(const KdSipJob *const *jobs, __m256i first, __m256i second) {
+#define KD_SIP_BY16 const __m256i by16 = _mm256_set_epi8(13, 12, 11, 10, 9, 8, 15, 14, 5, 4, 3, 2, 1, 0, 7, 6, \
+                                                     13, 12, 11, 10, 9, 8, 15, 14, 5, 4, 3, 2, 1, 0, 7, 6)
+/* The rounds after the last word; the first halves of the hashes, and the second ones. */
+#define KD_SIP_END4(a, b, first_a, first_b, second_a, second_b) do {                                      \
+    const __m256i ee = _mm256_set1_epi64x(0xee), dd = _mm256_set1_epi64x(0xdd);                           \
+    int round;                                                                                            \
+    a.v2 = _mm256_xor_si256(a.v2, ee), b.v2 = _mm256_xor_si256(b.v2, ee);                                 \
+    for (round = 0; round < 4; round++)                                                                   \
+        KD_SIP_ROUND4(a, b);                                                                              \
+    first_a = kd_sip_result4(&a), first_b = kd_sip_result4(&b);                                           \
+    a.v1 = _mm256_xor_si256(a.v1, dd), b.v1 = _mm256_xor_si256(b.v1, dd);                                 \
+    for (round = 0; round < 4; round++)                                                                   \
+        KD_SIP_ROUND4(a, b);                                                                              \
+    second_a = kd_sip_result4(&a), second_b = kd_sip_result4(&b);                                         \
+} while (0)
+
+KD_SIP_TARGET2 static inline void kd_sip_out4(int64_t *const *out, __m256i first, __m256i second) {
     const __m256i even = _mm256_unpacklo_epi64(first, second), odd = _mm256_unpackhi_epi64(first, second);
-    _mm_storeu_si128((__m128i *)jobs[0]->out, _mm256_castsi256_si128(even));
-    _mm_storeu_si128((__m128i *)jobs[1]->out, _mm256_castsi256_si128(odd));
-    _mm_storeu_si128((__m128i *)jobs[2]->out, _mm256_extracti128_si256(even, 1));
-    _mm_storeu_si128((__m128i *)jobs[3]->out, _mm256_extracti128_si256(odd, 1));
+    _mm_storeu_si128((__m128i *)out[0], _mm256_castsi256_si128(even));
+    _mm_storeu_si128((__m128i *)out[1], _mm256_castsi256_si128(odd));
+    _mm_storeu_si128((__m128i *)out[2], _mm256_extracti128_si256(even, 1));
+    _mm_storeu_si128((__m128i *)out[3], _mm256_extracti128_si256(odd, 1));
+}
+
+/* As kd_sip_pairs_single. */
+KD_SIP_TARGET2 static void kd_sip_pairs_half(const KdSip *begin, int64_t *pairs, int64_t stride, int64_t count) {
+    KD_SIP_BY16;
+    const __m256i end = _mm256_set1_epi64x((int64_t)KD_SIP_PAIR_END);
+    const KdSipFour start = kd_sip_begin4(begin);
+    KdSipFour a, b;
+    __m256i w, x, y, z, first_a, first_b;
+    int64_t *out[8];
+    int i;
+    for (; count >= 8; count -= 8, pairs += 8 * stride) {
+        for (i = 0; i < 8; i++)
+            out[i] = pairs + i * stride;
+        KD_PAIRS4(w, y, out[0], out[1], out[2], out[3]);
+        KD_PAIRS4(x, z, out[4], out[5], out[6], out[7]);
+        a = start, b = start;
+        KD_SIP_WORD4(a, b, w, x);
+        KD_SIP_WORD4(a, b, y, z);
+        KD_SIP_WORD4(a, b, end, end);
+        KD_SIP_END4(a, b, first_a, first_b, y, z);
+        kd_sip_out4(out, first_a, y);
+        kd_sip_out4(out + 4, first_b, z);
+    }
+    kd_sip_pairs_single(begin, pairs, stride, count);
 }
 
 /* As kd_sip_eight. */
-KD_SIP_TARGET2 static void kd_sip_two_fours(const KdSipJob *const *jobs, int lead) {
+KD_SIP_TARGET2 static void kd_sip_two_fours(const KdSip *begin, const KdSipJob *const *jobs) {
     const KdSipJob *const *more = jobs + 4;
-    const __m256i by16 = _mm256_set_epi8(13, 12, 11, 10, 9, 8, 15, 14, 5, 4, 3, 2, 1, 0, 7, 6,
-                                         13, 12, 11, 10, 9, 8, 15, 14, 5, 4, 3, 2, 1, 0, 7, 6);
-    KdSipFour a = kd_sip_states4(jobs), b = kd_sip_states4(more), before_a, before_b;
+    KD_SIP_BY16;
+    KdSipFour a = kd_sip_begin4(begin), b = a, before_a, before_b;
     __m256i w, x, y, z, first_a, first_b, before;
+    int64_t *out[8];
     int64_t at, least = jobs[0]->whole, most = least;
     int i;
     for (i = 1; i < 8; i++) {
         least = jobs[i]->whole < least ? jobs[i]->whole : least;
         most = jobs[i]->whole > most ? jobs[i]->whole : most;
-    }
-    for (i = 0; i + 2 <= lead; i += 2) {
-        KD_PAIRS4(w, y, jobs[0]->words + i, jobs[1]->words + i, jobs[2]->words + i, jobs[3]->words + i);
-        KD_PAIRS4(x, z, more[0]->words + i, more[1]->words + i, more[2]->words + i, more[3]->words + i);
-        KD_SIP_WORD4(a, b, w, x);
-        KD_SIP_WORD4(a, b, y, z);
-    }
-    if (i < lead) {
-        w = KD_OF_JOBS4(jobs, words[i]), x = KD_OF_JOBS4(more, words[i]);
-        KD_SIP_WORD4(a, b, w, x);
     }
     for (at = 0; at + 2 <= least; at += 2) {
         KD_PAIRS4(w, y, jobs[0]->text + 8 * at, jobs[1]->text + 8 * at, jobs[2]->text + 8 * at,
@@ -305,54 +317,16 @@ KD_SIP_TARGET2 static void kd_sip_two_fours(const KdSipJob *const *jobs, int lea
         a = kd_sip_chosen4(before_a, a, _mm256_cmpgt_epi64(KD_OF_JOBS4(jobs, whole), before));
         b = kd_sip_chosen4(before_b, b, _mm256_cmpgt_epi64(KD_OF_JOBS4(more, whole), before));
     }
-    w = _mm256_set1_epi64x(0xee);
-    a.v2 = _mm256_xor_si256(a.v2, w), b.v2 = _mm256_xor_si256(b.v2, w);
-    for (i = 0; i < 4; i++)
-        KD_SIP_ROUND4(a, b);
-    first_a = kd_sip_result4(&a), first_b = kd_sip_result4(&b);
-    w = _mm256_set1_epi64x(0xdd);
-    a.v1 = _mm256_xor_si256(a.v1, w), b.v1 = _mm256_xor_si256(b.v1, w);
-    for (i = 0; i < 4; i++)
-        KD_SIP_ROUND4(a, b);
-    kd_sip_out4(jobs, first_a, kd_sip_result4(&a));
-    kd_sip_out4(more, first_b, kd_sip_result4(&b));
+    KD_SIP_END4(a, b, first_a, first_b, y, z);
+    for (i = 0; i < 8; i++)
+        out[i] = jobs[i]->out;
+    kd_sip_out4(out, first_a, y);
+    kd_sip_out4(out + 4, first_b, z);
 }
 
-/* Hashes eight texts with `lead` words each before them. */
-typedef void (*KdSipEight)(const KdSipJob *const *jobs, int lead);
+typedef void (*KdSipEight)(const KdSip *begin, const KdSipJob *const *jobs);
 
-/* As kd_sip_states_single, eight at a time. */
-KD_SIP_TARGET2 static void kd_sip_states_half(const KdSip *begin, const uint64_t (*words)[KD_SIP_STATE], KdSip *states,
-                                              int64_t count) {
-    const __m256i by16 = _mm256_set_epi8(13, 12, 11, 10, 9, 8, 15, 14, 5, 4, 3, 2, 1, 0, 7, 6,
-                                         13, 12, 11, 10, 9, 8, 15, 14, 5, 4, 3, 2, 1, 0, 7, 6);
-    __m256i p, q, r, s, t, u, v, z;
-    KdSipFour a, b;
-    int64_t i;
-    for (i = 0; i + 8 <= count; i += 8) {
-        p = KD_LOADED4(words[i]), q = KD_LOADED4(words[i + 1]);
-        r = KD_LOADED4(words[i + 2]), s = KD_LOADED4(words[i + 3]);
-        t = KD_LOADED4(words[i + 4]), u = KD_LOADED4(words[i + 5]);
-        v = KD_LOADED4(words[i + 6]), z = KD_LOADED4(words[i + 7]);
-        KD_COLUMNS4(p, q, r, s);
-        KD_COLUMNS4(t, u, v, z);
-        a.v0 = b.v0 = _mm256_set1_epi64x((int64_t)begin->v0), a.v1 = b.v1 = _mm256_set1_epi64x((int64_t)begin->v1);
-        a.v2 = b.v2 = _mm256_set1_epi64x((int64_t)begin->v2), a.v3 = b.v3 = _mm256_set1_epi64x((int64_t)begin->v3);
-        KD_SIP_WORD4(a, b, p, t);
-        KD_SIP_WORD4(a, b, q, u);
-        KD_SIP_WORD4(a, b, r, v);
-        KD_SIP_WORD4(a, b, s, z);
-        KD_COLUMNS4(a.v0, a.v1, a.v2, a.v3);
-        KD_COLUMNS4(b.v0, b.v1, b.v2, b.v3);
-        KD_STORED4(states + i, a.v0), KD_STORED4(states + i + 1, a.v1);
-        KD_STORED4(states + i + 2, a.v2), KD_STORED4(states + i + 3, a.v3);
-        KD_STORED4(states + i + 4, b.v0), KD_STORED4(states + i + 5, b.v1);
-        KD_STORED4(states + i + 6, b.v2), KD_STORED4(states + i + 7, b.v3);
-    }
-    kd_sip_states_single(begin, words + i, states + i, count - i);
-}
-
-static inline void kd_sip_grouped(const KdSipJob *jobs, int64_t count, int lead, KdSipEight eight) {
+static inline void kd_sip_grouped(const KdSip *begin, const KdSipJob *jobs, int64_t count, KdSipEight eight) {
     int16_t first[KD_SIP_LENGTHS], next[KD_SIP_JOBS];
     const KdSipJob *group[8];
     int64_t i;
@@ -367,36 +341,36 @@ static inline void kd_sip_grouped(const KdSipJob *jobs, int64_t count, int lead,
         for (at = first[bucket]; at >= 0; at = next[at]) {
             group[waiting++] = jobs + at;
             if (waiting == 8) {
-                eight(group, lead);
+                eight(begin, group);
                 waiting = 0;
             }
         }
     if (waiting > KD_SIP_FEW) {
         for (at = waiting; at < 8; at++)
             group[at] = group[0]; /* hashed again, to the same place */
-        eight(group, lead);
+        eight(begin, group);
     } else
         for (at = 0; at < waiting; at++)
-            kd_sip_one(group[at], lead);
+            kd_sip_one(begin, group[at]);
 }
 
-static void kd_sip_wide(const KdSipJob *jobs, int64_t count, int lead) {
-    kd_sip_grouped(jobs, count, lead, kd_sip_eight);
+static void kd_sip_wide(const KdSip *begin, const KdSipJob *jobs, int64_t count) {
+    kd_sip_grouped(begin, jobs, count, kd_sip_eight);
 }
 
-static void kd_sip_half(const KdSipJob *jobs, int64_t count, int lead) {
-    kd_sip_grouped(jobs, count, lead, kd_sip_two_fours);
+static void kd_sip_half(const KdSip *begin, const KdSipJob *jobs, int64_t count) {
+    kd_sip_grouped(begin, jobs, count, kd_sip_two_fours);
 }
 #endif
 
-static void kd_sip_single(const KdSipJob *jobs, int64_t count, int lead) {
+static void kd_sip_single(const KdSip *begin, const KdSipJob *jobs, int64_t count) {
     int64_t i;
     for (i = 0; i < count; i++)
-        kd_sip_one(jobs + i, lead);
+        kd_sip_one(begin, jobs + i);
 }
 
-/* Hashes up to KD_SIP_JOBS texts with `lead` words each before them. */
-typedef void (*KdSipHash)(const KdSipJob *jobs, int64_t count, int lead);
+/* Hashes up to KD_SIP_JOBS texts. */
+typedef void (*KdSipHash)(const KdSip *begin, const KdSipJob *jobs, int64_t count);
 
 /* The ways that this machine has, the fastest last: what each is called, and how many there are. */
 static const char *const kd_sip_names[] = {"single", "avx2", "avx512"};
@@ -418,14 +392,14 @@ static KdSipHash kd_sip_way(int number) {
     return kd_sip_single;
 }
 
-typedef void (*KdSipStates)(const KdSip *begin, const uint64_t (*words)[KD_SIP_STATE], KdSip *states, int64_t count);
+typedef void (*KdSipPairs)(const KdSip *begin, int64_t *pairs, int64_t stride, int64_t count);
 
-static KdSipStates kd_sip_states_way(int number) {
+static KdSipPairs kd_sip_pairs_way(int number) {
 #ifdef KD_SIP_WIDE
     if (number)
-        return kd_sip_states_half;
+        return kd_sip_pairs_half;
 #endif
     (void)number;
-    return kd_sip_states_single;
+    return kd_sip_pairs_single;
 }
 #endif

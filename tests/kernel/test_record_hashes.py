@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import struct
 
@@ -60,13 +61,70 @@ def hashed(*batches: bytes, first: int = 0, stop: int = HIGHEST, outcome: int = 
     return rows(hasher)
 
 
+def key_words() -> list[int]:
+    """The words of the key of sums, and after them the 16 bytes of that of the hash over them."""
+    blocks = [
+        hashlib.blake2b(number.to_bytes(8, "little"), key=KEY, person=b"kdump sums").digest() for number in range(18)
+    ]
+    return list(struct.unpack("<138Q", b"".join(blocks)[: 138 * 8]))
+
+
+def content_hash(lead: bytes, text: bytes) -> bytes:
+    """What the hash of a record is, written down a second time: of the words before a text, and the text."""
+    words = key_words()
+    hash_key = struct.pack("<2Q", *words[136:])
+
+    def total(data: bytes, first: int) -> int:
+        pairs = struct.iter_unpack("<2Q", data)
+        found = 0
+        for at, (a, b) in enumerate(pairs):
+            key, other = words[first + 2 * at : first + 2 * at + 2]
+            found += (a + key) % 2**64 * ((b + other) % 2**64)
+        return found
+
+    chunks = [text[at : at + 1024] for at in range(0, len(text), 1024)]
+    sums = [total(chunk + bytes(-len(chunk) % 64), 8) for chunk in chunks]
+    sums[0] += total(lead, 0)
+    packed = b"".join((each % 2**128).to_bytes(16, "little") for each in sums)
+    return siphash(packed if len(sums) == 1 else siphash(packed, hash_key), hash_key)
+
+
+def body_of(key: bytes, value: bytes) -> bytes:
+    """The bytes of a record without headers from its key on."""
+    size, prefix = 2 * len(value), bytearray()
+    while size >= 128:
+        prefix.append(size & 127 | 128)
+        size >>= 7
+    return key + bytes([*prefix, size]) + value + b"\0"
+
+
+@pytest.mark.parametrize("implementation", SIPHASH_IMPLS)
+def test_records_of_any_size_have_the_hash_that_is_written_down(implementation: str) -> None:
+    values = [
+        bytes((7 * at + size) % 251 for at in range(size)) for size in (*range(200), *range(1000, 1040), 2040, 5000)
+    ]
+    hasher = RecordHasher(KEY, 0, HIGHEST, keys=False, implementation=implementation)
+    batch = build.batch([build.record(b"k", value) for value in values], base_offset=9)
+    last, found = 9 + len(values) - 1, []
+    for data in (batch, batch + bytes(100)):  # nothing readable after the last record, and something
+        hasher.hash_batches(data, 0, COMMITTED)
+        found.append(rows(hasher))
+    assert found[0] == found[1]
+    timestamp = int.from_bytes(batch[27:35], "big")
+    fields = struct.pack("<qqqHHi", 9, last, -1, 0, 0xFFFF, -1)
+    for offset, (row, value) in enumerate(zip(found[0], values, strict=True), 9):
+        text = body_of(b"k", value)
+        lead = fields + struct.pack("<qqIIq", offset, timestamp, len(value), 1, len(text))
+        assert struct.pack("<2q", *row[3:5]) == content_hash(lead, text)
+
+
 def test_what_is_hashed() -> None:
     record = build.record(b"the key", b"the value", timestamp=1000)
     (row,) = hashed(build.batch([record], base_offset=5, producer_id=7, producer_epoch=2, base_sequence=3, epoch=9))
     fields = struct.pack("<qqqHHI", 5, 5, 7, 0, 2, 3)
-    sizes = struct.pack("<qqII", 5, 1000, len(b"the value"), len(b"the key"))
-    text = fields + sizes + b"the key" + bytes([2 * len(b"the value")]) + b"the value" + b"\0"
-    content, key = siphash(text, KEY), siphash(b"the key", KEY)
+    text = body_of(b"the key", b"the value")
+    sizes = struct.pack("<qqIIq", 5, 1000, len(b"the value"), len(b"the key"), len(text))
+    content, key = content_hash(fields + sizes, text), siphash(b"the key", KEY)
     assert row == (5, *struct.unpack("<4q", key + content), 0, 9)
 
 

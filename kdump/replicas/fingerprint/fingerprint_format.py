@@ -4,7 +4,7 @@ File: head, a section for each copy, index, trailer. A CRC-32C covers each of th
 
     head        offset  size
     magic            0     8  b"KDUMPFPR"
-    version          8     2  5
+    version          8     2  6
     host size       10     2
     CRC             12     4  of the head from byte 16 on
     time            16     8  milliseconds since the epoch
@@ -81,7 +81,7 @@ from kdump.log.ranges import OffsetRange
 from kdump.named_tuple import NamedTuple
 from kdump.replicas.log_survey import KAFKA_07, OUT_OF_ORDER, UNREADABLE
 
-VERSION: Final = 5
+VERSION: Final = 6
 KEY_ID_BYTES: Final = 16
 _END_MAGIC: Final = b"RPFK"
 _HEAD: Final = struct.Struct("<8sHHIq16s")

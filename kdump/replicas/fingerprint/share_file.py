@@ -2,7 +2,7 @@
 
     head        offset  size
     magic            0     8  b"KDUMPFPS"
-    version          8     2  2
+    version          8     2  3
     key id          12    16  as in the fingerprint
 
     then for each copy
@@ -41,7 +41,7 @@ from kdump.replicas.log_survey import SegmentFacts
 from kdump.storage.stamps import Stamp
 
 SUFFIX: Final = ".shares"
-_VERSION: Final = 2
+_VERSION: Final = 3
 _HEAD: Final = struct.Struct("<8sHxx16s")
 _SECTION: Final = struct.Struct("<Q16s")
 _COPY: Final = struct.Struct("<16siHH")
