@@ -252,8 +252,9 @@ class Walk(FrameWindow):
             yield from self._items()
         finally:
             self._take_runs(1)
+            self._searcher = None  # it and the walk refer to each other, so that both would wait to be freed
             if not self.has_stopped:
-                self.read_ahead = None  # the search and the walk refer to each other, so this would wait to be freed
+                self.read_ahead = None
 
     def _items(self) -> Iterator[Item]:
         need = self.up_to_magic

@@ -1,17 +1,19 @@
 """Adds the summary of a range to that of the ranges before it, whose state its scan had, or agrees with."""
 
 import operator
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET, TIME_ENTRY
 from kdump.kernel.results import NO_VALUE, ScanState
-from kdump.log.segment_view import OFFSETS_OUT_OF_ORDER, Stretch
+from kdump.log.segment_view import MOST_CUTS, OFFSETS_OUT_OF_ORDER, Stretch
 from kdump.verify.range_summary import IndexEntries, RangeSummary, ValidPrefix
 
 if TYPE_CHECKING:
-    from kdump.log.damage import Damage
+    from kdump.log.segment_view import ViewItem
 
 _MOST: Final = (1 << 63) - 1  # where the kernel stops counting
+_MOST_ITEMS: Final = 4 * MOST_CUTS  # stretches, damages, and what lies in these
 BACK_MS: Final = 7 * 86_400_000
 """The step back between the timestamps of two batches from which on it is counted."""
 
@@ -27,18 +29,7 @@ def add(
         left.breaks += [_prefix(left, before, each) for each in right.breaks]
         left.prefix = None if right.prefix is None else _prefix(left, before, right.prefix)
     left.view = _joined_views(left, right, at_break=at_break)
-    for finding in right.findings:
-        from kdump.verify.findings import KEPT
-
-        if sum(1 for kept in left.findings if kept.code == finding.code) < KEPT:
-            left.findings.append(finding)
-    left.counts.update(right.counts)
-    for entry in right.entries:
-        from kdump.verify.findings import KEPT
-
-        if sum(1 for kept in left.entries if kept.problem == entry.problem) < KEPT:
-            left.entries.append(entry)
-    left.entry_counts.update(right.entry_counts)
+    _add_findings(left, right)
     frames = right.passed
     if frames:
         frames = [frame._replace(events=len(left.events) + frame.events) for frame in frames]
@@ -58,14 +49,37 @@ def add(
     left.error = right.error
 
 
-def _joined_views(left: RangeSummary, right: RangeSummary, *, at_break: bool) -> "list[Stretch | Damage] | None":
+def _add_findings(left: RangeSummary, right: RangeSummary) -> None:
+    """Add the findings and the index entries of the right range, of each kind the first KEPT."""
+    if right.findings or right.entries:
+        from kdump.verify.findings import KEPT
+
+        # Of a kind with fewer all are kept: the kept ones need not be counted again for each of many ranges.
+        codes = Counter[str]()
+        for (code, _), count in left.counts.items():
+            codes[code] += count
+        for finding in right.findings:
+            codes[finding.code] += 1
+            if codes[finding.code] <= KEPT:
+                left.findings.append(finding)
+        problems = Counter(left.entry_counts)
+        for entry in right.entries:
+            problems[entry.problem] += 1
+            if problems[entry.problem] <= KEPT:
+                left.entries.append(entry)
+    left.counts.update(right.counts)
+    left.entry_counts.update(right.entry_counts)
+
+
+def _joined_views(left: RangeSummary, right: RangeSummary, *, at_break: bool) -> "list[ViewItem] | None":
     """What both ranges show of the file. Without damage or a break at the border a stretch goes on there."""
-    if left.view is None or right.view is None:
+    if left.view is None or right.view is None or len(left.view) + len(right.view) > _MOST_ITEMS:
         return None
     events = len(left.events)
     items = [item._replace(events=events + item.events) if isinstance(item, Stretch) else item for item in right.view]
     if at_break or not (left.view and items):
-        return left.view + items
+        left.view += items
+        return left.view
     if isinstance(one := left.view[-1], Stretch) and isinstance(other := items[0], Stretch):
         between = linked_times(linked(one.state, other.state), other.state) if other.state.batches else one.state
         whole = _merged(between, other.state)
@@ -73,9 +87,10 @@ def _joined_views(left: RangeSummary, right: RangeSummary, *, at_break: bool) ->
         if one.state.batches:
             rises = one.is_rising and other.is_rising and not other.suspect & OFFSETS_OUT_OF_ORDER
         suspect = one.suspect | other.suspect
-        items[0] = Stretch(one.start, other.stop, whole, suspect, other.events, is_rising=rises)
-        return left.view[:-1] + items
-    return left.view + items
+        left.view[-1] = Stretch(one.start, other.stop, whole, suspect, other.events, is_rising=rises)
+        del items[0]
+    left.view += items
+    return left.view
 
 
 _FIRST = (
