@@ -63,6 +63,15 @@ def without(ranges: Iterable[OffsetRange], taken: Sequence[OffsetRange]) -> list
     return left
 
 
+def first_without(each: OffsetRange, taken: Sequence[OffsetRange]) -> int | None:
+    """The first offset of a range that is in none of others, which are sorted; None where they have all of it."""
+    start = each.start
+    at = bisect_right(taken, start, key=attrgetter("stop"))
+    while at < len(taken) and taken[at].start <= start:
+        start, at = taken[at].stop, at + 1
+    return start if start < each.stop else None
+
+
 def common(left: Sequence[OffsetRange], right: Sequence[OffsetRange]) -> list[OffsetRange]:
     """The offsets of both."""
     found: list[OffsetRange] = []

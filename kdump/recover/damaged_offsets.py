@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.log.damage import Damage
-from kdump.log.ranges import OffsetRange, common, range_to, united, without
+from kdump.log.ranges import OffsetRange, common, first_without, range_to, united, without
 from kdump.named_tuple import NamedTuple
 from kdump.recover.log_outline import LogOutline
 from kdump.recover.plan import Damaged, GivenUp, Lost
@@ -27,6 +27,17 @@ class _MissingRange(NamedTuple):
     removed: bool = False
 
 
+class _Missing(NamedTuple):
+    """The missing offsets in order, each once, whether all of their ends are exact, and the first of those `removed`.
+
+    That is None where a plan removes no damaged bytes that may have had one.
+    """
+
+    offsets: list[OffsetRange]
+    exact: bool
+    first_removed: int | None
+
+
 def damaged_offsets(given: PlanInput, given_up: GivenUp, segments: Iterable[LogOutline]) -> Lost:
     """What is lost, with the batches that are given up.
 
@@ -41,11 +52,11 @@ def damaged_offsets(given: PlanInput, given_up: GivenUp, segments: Iterable[LogO
         reader.expected = start if report.log_end_offset is None else report.log_end_offset
     # The line of a replica that is moved here is that of the one that it will replace.
     mark = context.high_watermark if report.state != "future" else None
-    found = list(reader.missing(start, None if given.alone else mark))
+    found = reader.missing(start, None if given.alone else mark)
     damaged = Damaged(
-        tuple((one.offsets.start, one.offsets.last) for one in found),
+        tuple((each.start, each.last) for each in found.offsets),
         reader.bytes,
-        reader.is_proven and not report.compacted and report.missing_is_known and all(one.exact for one in found),
+        reader.is_proven and not report.compacted and report.missing_is_known and found.exact,
     )
     if reader.unsearched:
         damaged = Damaged(None, None, exact=False)
@@ -53,14 +64,14 @@ def damaged_offsets(given: PlanInput, given_up: GivenUp, segments: Iterable[LogO
     if mark is None:
         return lost
     committed = [OffsetRange(start, mark)]
-    below = [one for one in found if one.offsets.start < mark]
-    missing = united([*(one.offsets for one in below), *reader.only_removed()])
+    below = [each for each in found.offsets if each.start < mark]
+    missing = united([*below, *reader.only_removed()])
     gone = [(first, last) for first, last in given_up.offsets or () if first < mark and last >= start]
     return lost._replace(
         committed=bool(below or gone),
         missing=tuple((first, stop - 1) for first, stop in common(missing, committed)),
         is_complete=reader.is_ordered and not report.compacted and not reader.unsearched,
-        removes_committed=any(one.removed for one in below),
+        removes_committed=found.first_removed is not None and found.first_removed < mark,
     )
 
 
@@ -142,17 +153,24 @@ class _DamageReader:
         if self.expected is not None and (self._pending or not self._compacted):
             self._between.append(_MissingRange(OffsetRange(self.expected, stop), exact, self._removes_pending))
 
-    def missing(self, start: int, high_watermark: int | None) -> Iterator[_MissingRange]:
-        """The ranges in order, none of them below `start`. Offsets of batches out of order count as present."""
+    def missing(self, start: int, high_watermark: int | None) -> _Missing:
+        """What is missing, none of it below `start`. Offsets of batches out of order count as present."""
         end = self.expected
         found = [] if end is None else [*self._between, *self._after(end, high_watermark)]
         present = [] if self.is_ordered else united([*self._stay, *self._removed])
-        for one in found:
-            first, stop = one.offsets
-            if end is not None and first < end:
-                stop = min(stop, end)
-            for part in without([OffsetRange(max(first, start), stop)], present):
-                yield one._replace(offsets=part)
+        exact, first_removed = True, None
+        ranges: list[OffsetRange] = []
+        for (first, stop), is_exact, removed in found:
+            each = OffsetRange(max(first, start), min(stop, end) if end is not None and first < end else stop)
+            at = first_without(each, present)
+            if at is None:
+                continue
+            exact = exact and is_exact
+            if removed and (first_removed is None or at < first_removed):
+                first_removed = at
+            ranges.append(each)
+        # Each batch whose offsets jump ahead leaves those up to its own: together far more than the log has.
+        return _Missing(without(_disjoint(ranges), present), exact, first_removed)
 
     def only_removed(self) -> list[OffsetRange]:
         """The ranges whose valid batches are all removed."""
@@ -170,6 +188,17 @@ class _DamageReader:
             last = max(last, high_watermark - 1)
         if last is None or last >= end:
             yield _MissingRange(range_to(end, last), removed=self._removes_pending)
+
+
+def _disjoint(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """The ranges in order; those that have an offset in common become one."""
+    found: list[OffsetRange] = []
+    for each in sorted(ranges):
+        if found and each.start < found[-1].stop:
+            found[-1] = OffsetRange(found[-1].start, max(found[-1].stop, each.stop))
+        else:
+            found.append(each)
+    return found
 
 
 def _fits(named: OffsetRange, end: int) -> bool:
