@@ -76,6 +76,16 @@ def first_at(rows: Buffer, width: int, column: int, least: int) -> int:
     Raises ValueError where the rows have no such column.
     """
 
+def batch_runs(rows: Buffer, count: int, cuts: Buffer, contested: Buffer) -> list[tuple[int, int, int, int, int]]:
+    """Join the first `count` rows of batches (kdump.kernel.scan.BATCH_COLUMNS) that continue one another.
+
+    Batches of one run touch, their offsets have no gap, and they are of one magic, leader epoch and producer. A wrapper
+    message, a marker and a batch of a transaction are alone, and one with an offset of `contested`, which are pairs of
+    int64 (start, stop) in order. A run ends before the first batch at or after each of the positions `cuts`, int64 in
+    order. Returns of each run the rows [start, stop), the sum of their counts (NO_VALUE where one is not known), the
+    largest max_timestamp, and the suspect bits of all. Raises ValueError for fewer rows.
+    """
+
 def follow_chain(
     buffer: Buffer, start: int, end: int, stop: int, largest: int, last: int, highest: int, epoch: int
 ) -> tuple[int, int, int]:

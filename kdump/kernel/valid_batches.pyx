@@ -17,9 +17,11 @@ from posix.unistd cimport pread
 
 from kdump.kernel.cursor cimport Batch, follows, has_right_crc, next_batch, read_batch, whole_batch
 from kdump.kernel.layout cimport (
-    BATCH_HEADER_WIDTH, BATCH_WIDTH, CODEC_MASK, HEADER, INDEX_ENTRY, INDEX_POSITION_AT, LAST_OFFSET_DELTA_AT,
-    LEADER_EPOCH_AT, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, MESSAGE_ATTRIBUTES_AT, MESSAGE_TIMESTAMP_AT, NO_VALUE,
-    UP_TO_MAGIC, be32, be64, checksum, header_row, last_offset_of, minimum, stored_crc,
+    ATTRIBUTES, BASE_OFFSET, BATCH_HEADER_WIDTH, BATCH_WIDTH, CODEC_MASK, CONTROL_FLAG, COUNT, EPOCH, HEADER,
+    INDEX_ENTRY, INDEX_POSITION_AT, LAST_OFFSET, LAST_OFFSET_DELTA_AT, LEADER_EPOCH_AT, LENGTH_AT, LOG_OVERHEAD,
+    MAGIC, MAGIC_AT, MAX_TIMESTAMP, MESSAGE_ATTRIBUTES_AT, MESSAGE_TIMESTAMP_AT, NO_VALUE, POSITION, PRODUCER_EPOCH,
+    PRODUCER_ID, SIZE, SUSPECT, TRANSACTIONAL_FLAG, UP_TO_MAGIC, be32, be64, checksum, header_row, last_offset_of,
+    minimum, stored_crc,
 )
 
 import os
@@ -252,6 +254,79 @@ def first_at(rows, Py_ssize_t width, Py_ssize_t column, int64_t least):
         number += 1
     PyBuffer_Release(&view)
     return number
+
+
+cdef bint is_contested(const int64_t *row, const Py_buffer *contested) noexcept nogil:
+    """Whether a batch has an offset of one of the ranges, which are in order and have none in common."""
+    cdef const int64_t *ranges = <const int64_t *> contested.buf
+    cdef Py_ssize_t low = 0, high = contested.len // 16, middle
+    while low < high:
+        middle = (low + high) >> 1
+        if ranges[2 * middle + 1] <= row[BASE_OFFSET]:
+            low = middle + 1
+        else:
+            high = middle
+    return low < contested.len // 16 and ranges[2 * low] <= row[LAST_OFFSET]
+
+
+cdef bint is_joinable(const int64_t *row, const Py_buffer *contested) noexcept nogil:
+    """Whether a batch can be one of a run: it says its offsets, and no replay has to see it alone."""
+    if row[BASE_OFFSET] < 0 or row[BASE_OFFSET] > row[LAST_OFFSET]:
+        return False
+    if row[ATTRIBUTES] & (CODEC_MASK if row[MAGIC] < 2 else TRANSACTIONAL_FLAG | CONTROL_FLAG):
+        return False
+    return not is_contested(row, contested)
+
+
+cdef bint goes_on(const int64_t *left, const int64_t *right) noexcept nogil:
+    """Whether a batch touches the one before it, continues its offsets, and is of the same magic and producer."""
+    return (left[POSITION] + left[SIZE] == right[POSITION] and left[LAST_OFFSET] < right[BASE_OFFSET]
+            and left[LAST_OFFSET] + 1 == right[BASE_OFFSET] and left[MAGIC] == right[MAGIC]
+            and left[EPOCH] == right[EPOCH] and left[PRODUCER_ID] == right[PRODUCER_ID]
+            and left[PRODUCER_EPOCH] == right[PRODUCER_EPOCH])
+
+
+def batch_runs(rows, Py_ssize_t count, cuts, contested):
+    """See valid_batches.pyi."""
+    cdef Py_buffer view, cut, ranges
+    cdef const int64_t *row
+    cdef const int64_t *before
+    cdef const int64_t *positions
+    cdef Py_ssize_t start = 0, number, next_cut = 0
+    cdef int64_t records = 0, largest = -1, suspect = 0
+    cdef bint joins = False, could_join = False
+    cdef list found = []
+    PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
+    PyObject_GetBuffer(cuts, &cut, PyBUF_SIMPLE)
+    PyObject_GetBuffer(contested, &ranges, PyBUF_SIMPLE)
+    try:
+        if count < 0 or count * BATCH_WIDTH * 8 > view.len:
+            raise ValueError("there are fewer rows")
+        positions = <const int64_t *> cut.buf
+        for number in range(count):
+            row = <const int64_t *> view.buf + number * BATCH_WIDTH
+            before = row - BATCH_WIDTH
+            joins = is_joinable(row, &ranges)
+            while next_cut < cut.len // 8 and number and positions[next_cut] <= before[POSITION]:
+                next_cut += 1
+            if number and not (joins and could_join and goes_on(before, row)
+                               and not (next_cut < cut.len // 8 and positions[next_cut] <= row[POSITION])):
+                found.append((start, number, records, largest, suspect))
+                start, records, largest, suspect = number, 0, -1, 0
+            could_join = joins
+            if row[COUNT] == NO_VALUE or records == NO_VALUE:
+                records = NO_VALUE
+            elif row[COUNT] > 0:
+                records += row[COUNT]
+            largest = max(largest, row[MAX_TIMESTAMP])
+            suspect |= row[SUSPECT]
+        if count:
+            found.append((start, count, records, largest, suspect))
+    finally:
+        PyBuffer_Release(&ranges)
+        PyBuffer_Release(&cut)
+        PyBuffer_Release(&view)
+    return found
 
 
 def row(body, int64_t position):

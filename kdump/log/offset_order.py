@@ -62,11 +62,15 @@ def rows_in_order(partition: Partition, found: LogBatches) -> RowOrder:
 
 
 class OffsetOrder(NamedTuple):
-    """The batches that are in order, the others with the code of the finding about them, and the conflicts."""
+    """The batches that are in order, the others with the code of the finding about them, and the conflicts.
+
+    `unclear` are spans of several batches whose order cannot be said before each is a span alone.
+    """
 
     kept: list[BatchSpan]
     dropped: list[tuple[BatchSpan, str]]
     conflicts: list[Conflict]
+    unclear: Sequence[BatchSpan] = ()
 
 
 def in_order(segments: Sequence[SegmentBatches], support: Support) -> OffsetOrder:
@@ -86,8 +90,8 @@ def in_order(segments: Sequence[SegmentBatches], support: Support) -> OffsetOrde
                 inside.append(batch)
             else:
                 dropped.append((batch, code))
-    kept, conflicts = _order(inside, dropped, [one.actual_base_offset for one in segments], support)
-    return OffsetOrder(kept, sorted(dropped), conflicts)
+    found = _order(inside, dropped, [one.actual_base_offset for one in segments], support)
+    return found._replace(dropped=sorted(found.dropped))
 
 
 def _following(segments: Sequence[SegmentBatches], number: int) -> list[SegmentBatches]:
@@ -199,14 +203,16 @@ def _misplaced(batch: BatchSpan, low: int, high: int, alone: bool) -> str | None
 
 def _order(
     batches: Sequence[BatchSpan], dropped: list[tuple[BatchSpan, str]], bases: Sequence[int], support: Support
-) -> tuple[list[BatchSpan], list[Conflict]]:
-    """The batches that stay, and why; the others go into `dropped`."""
+) -> OffsetOrder:
+    """The batches that stay, and why; the others with those `dropped` before."""
     if are_ordered(batches):
-        return list(batches), []
+        return OffsetOrder(list(batches), dropped, [])
     conflicts: list[Conflict] = []
     for last_round in (False,) * _MOST_ROUNDS + (True,):
         rising = RisingChain(batches, bases[0], support)
         disputes = Disputes(batches, rising.find())
+        if rising.unclear:
+            return OffsetOrder([], [], [], [batches[number] for number in rising.unclear])
         outdated = {} if last_round else _outdated(disputes, conflicts)
         if not outdated:
             break
@@ -220,7 +226,7 @@ def _order(
             reason = disputes.reason(dispute, explanations)
             conflicts.append(Conflict(disputes.range_against(dispute), run_of(run), reason))
         dropped += ((batch, "offset/backwards") for batch in run)
-    return [batches[number] for number in disputes.chain], conflicts
+    return OffsetOrder([batches[number] for number in disputes.chain], dropped, conflicts)
 
 
 def _outdated(disputes: Disputes, conflicts: list[Conflict]) -> dict[BatchSpan, str]:

@@ -4,10 +4,13 @@ Of the chains with the most batches the one with the most exact holes wins: a ho
 exact where the batches that it leaves out count exactly its offsets. Of these the one with the most support wins, then
 the one with the earlier batches. Every batch that contradicts no other is in each longest chain, so that only what lies
 between two of these is searched, in O(n log n).
+
+Several batches can be one span, of which each other batch contradicts all or none. All are in a longest chain then, or
+none. Only where one longest chain has them and another has not, it matters what each of them is: RisingChain.unclear.
 """
 
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -37,6 +40,8 @@ class RisingChain:
         self._batches, self._support, self.start_offset = batches, support, start_offset
         # The offsets that the batches before one count: a hole is exact where both its ends differ from them alike.
         self._counted = [0, *accumulate(batch.last - batch.first + 1 for batch in batches)]
+        self.unclear: list[int] = []
+        """The numbers of spans of several batches that some longest chains have, and others have not."""
 
     def find(self) -> list[int]:
         """The numbers of its batches."""
@@ -74,6 +79,7 @@ class RisingChain:
         start = _ChainEnd(0, 0, 0, 1, None)
         ends.add_start(self._key_after(before), start)
         best = start
+        longest: list[int] = []  # how many batches the longest chain has that ends with each
         for number in region:
             batch = self._batches[number]
             found, is_exact = ends.best(batch.first, self._key_before(number))
@@ -86,14 +92,58 @@ class RisingChain:
             )
             key = self._key_after(number)
             ends.add(batch.last, key, end)
+            longest.append(end.batches)
             if after is not None and key == self._key_before(after):
                 end = end._replace(exact_holes=end.exact_holes + 1)
             best = max(best, end)
+        self._note_unclear(region, longest, best.batches)
         chain: list[int] = []
         while best.previous is not None:
             chain.append(-best.earlier)
             best = best.previous
         return chain[::-1]
+
+    def _note_unclear(self, region: Sequence[int], longest: Sequence[int], most: int) -> None:
+        """Note the unclear spans of a region, of which the longest chain that ends with each has so many batches."""
+        if all(self._batches[number].batches == 1 for number in region):
+            return
+        # Those of longest chains, each with the places that it takes in all of these that have it.
+        found: list[tuple[int, int, int]] = []
+        after = _LongestAfter([self._batches[number].first for number in region])
+        for number, stop in zip(reversed(region), reversed(longest), strict=True):
+            batch = self._batches[number]
+            rest = after.longest(batch.last)
+            after.add(batch.first, rest + batch.batches)
+            if stop + rest == most:
+                found.append((stop - batch.batches, stop, number))
+        found.sort()
+        reached = 0  # where the one with the most places so far stops
+        for at, (start, stop, number) in enumerate(found):
+            is_alone = reached <= start and (at + 1 == len(found) or stop <= found[at + 1][0])
+            reached = max(reached, stop)
+            if not is_alone and self._batches[number].batches > 1:
+                self.unclear.append(number)
+
+
+class _LongestAfter:
+    """How many batches the longest chain has after an offset, of those added so far: a Fenwick tree."""
+
+    def __init__(self, firsts: Iterable[int]) -> None:
+        self._firsts = sorted(set(firsts))
+        self._tree = [0] * (len(self._firsts) + 1)
+
+    def add(self, first: int, batches: int) -> None:
+        at = len(self._firsts) - bisect_left(self._firsts, first)
+        while at < len(self._tree):
+            self._tree[at] = max(self._tree[at], batches)
+            at += at & -at
+
+    def longest(self, last: int) -> int:
+        at, found = len(self._firsts) - bisect_right(self._firsts, last), 0
+        while at:
+            found = max(found, self._tree[at])
+            at -= at & -at
+        return found
 
 
 class _ChainEnds:

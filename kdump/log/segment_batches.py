@@ -5,20 +5,25 @@ expensive and a log without damage needs none. kdump.log.log_batches has a row f
 """
 
 import os
+from array import array
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Final
 
 from kdump.format.batch import CODEC_MASK, CONTROL, TRANSACTIONAL, Batch, first_known_offset
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
+from kdump.format.naming import Kind
 from kdump.kernel.producer_results import events_in
 from kdump.kernel.producers import Runs
 from kdump.kernel.results import NO_VALUE, ScanState
-from kdump.kernel.scan import Scanner
-from kdump.log.damage import Damage, damaged_batch, damaged_bytes
+from kdump.kernel.scan import BATCH_COLUMNS, Scanner
+from kdump.kernel.valid_batches import batch_runs
+from kdump.log.damage import Damage, damaged_bytes, damages_in
 from kdump.log.header_pass import rows_of, walk_headers
-from kdump.log.segment_view import OUT_OF_ORDER, SegmentView
+from kdump.log.ranges import OffsetRange, united
+from kdump.log.segment_view import OUT_OF_ORDER, SegmentView, Stretch
 from kdump.named_tuple import NamedTuple
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Segment
@@ -26,36 +31,97 @@ from kdump.storage.source import InputFile, Source, reader_of
 from kdump.storage.walk import BatchChunk, ForeignBatch, SearchLimit, ShrunkFile
 
 _ALL_PRODUCERS: Final = range(-1, 1 << 63)
+_WIDTH: Final = len(BATCH_COLUMNS)
+_LAST_OFFSET: Final = BATCH_COLUMNS.index("last_offset")
+_MOST: Final = (1 << 63) - 1
 
-FileItem = tuple[Batch, int] | Damage | SearchLimit | ForeignBatch | ShrunkFile
-"""What lies in a log file: a valid batch with its defects as bits of kdump.kernel.scan.SUSPECTS, or something else."""
+
+class BatchRun(NamedTuple):
+    """Valid batches of a log file that continue one another (kdump.kernel.valid_batches.batch_runs), or a single one.
+
+    `first` is the first batch; the run ends at the position `stop`, with `last_offset`. `records` is NO_VALUE where a
+    batch does not say how many it has. `max_timestamp` is the largest, in milliseconds. `suspect` are the defects of
+    all, as bits of kdump.kernel.scan.SUSPECTS.
+    """
+
+    first: Batch
+    suspect: int
+    batches: int
+    stop: int
+    last_offset: int
+    records: int
+    max_timestamp: int
 
 
-def file_items(log: LogFile, source: Source, base_offset: int | None, max_batch_bytes: int) -> Iterator[FileItem]:
-    """What lies in a log file, in order."""
+class RunBorders(NamedTuple):
+    """Where runs of batches end: at these positions, and around each batch with an offset of these ranges.
+
+    Both are in order, the ranges as pairs (start, stop) without an offset in common.
+    """
+
+    positions: "array[int]" = array("q")
+    contested: "array[int]" = array("q")
+
+
+ANYWHERE: Final = RunBorders()
+"""A run is as long as it can be."""
+
+FileItem = BatchRun | Damage | SearchLimit | ForeignBatch | ShrunkFile
+"""What lies in a log file: valid batches, or something else."""
+
+
+def single(batch: Batch, suspect: int = 0) -> BatchRun:
+    """One batch as a run."""
+    stop = batch.position + batch.size
+    return BatchRun(batch, suspect, 1, stop, batch.last_offset, batch.count, batch.max_timestamp)
+
+
+def runs_in(rows: memoryview, count: int, borders: RunBorders) -> Iterator[BatchRun]:
+    """The runs of so many rows of a scan. A row for each batch of Python's would be expensive where there are many."""
+    for start, stop, records, largest, suspect in batch_runs(rows, count, *borders):
+        at, end = start * _WIDTH, (stop - 1) * _WIDTH
+        batch = Batch._make(rows[at : at + len(Batch._fields)].tolist())
+        yield BatchRun(
+            batch, suspect, stop - start, rows[end] + rows[end + 1], rows[end + _LAST_OFFSET], records, largest
+        )
+
+
+def file_items(
+    log: LogFile, source: Source, base_offset: int | None, max_batch_bytes: int, borders: RunBorders | None = None
+) -> Iterator[FileItem]:
+    """What lies in a log file, in order; without `borders` each batch alone."""
     how = {"base_offset": base_offset, "everything": True, "max_batch_bytes": max_batch_bytes}
     for item in walk_of(log.kind, source, **how):
         if isinstance(item, BatchChunk):
-            for batch, suspect in zip(item.rows(), item.suspects(), strict=True):
-                yield damaged_batch(batch, suspect) if item.damaged else (batch, suspect)
+            if item.damaged:
+                yield from damages_in(item)
+            elif borders is None or log.kind is not Kind.LOG:
+                yield from map(single, item.rows(), item.suspects())
+            else:
+                yield from runs_in(item.walk.scanner.rows, item.batches, borders)
         elif isinstance(item, SearchLimit | ForeignBatch | ShrunkFile):
             yield item
         else:
             yield damaged_bytes(item, reader_of(source), preallocated=log.preallocated)
 
 
-def items_of_view(view: SegmentView, source: InputFile, base_offset: int | None) -> Iterator[FileItem]:
+def items_of_view(
+    view: SegmentView, source: InputFile, base_offset: int | None, borders: RunBorders | None = None
+) -> Iterator[FileItem]:
     """What lies in a log file that a scan showed: only headers are read. Raises SourceError.
 
     It ends with a ShrunkFile where the file is no longer what the view shows.
     """
     scanner = Scanner(-1 if base_offset is None else base_offset, everything=True)
     for item in view.items:
-        if isinstance(item, Damage):
+        if not isinstance(item, Stretch):
             yield item
         elif item.start < item.stop:
             for _ in walk_headers(scanner, source, item.start, item.stop):
-                yield from rows_of(scanner)
+                if borders is None:
+                    yield from starmap(single, rows_of(scanner))
+                else:
+                    yield from runs_in(scanner.rows, scanner.count, borders)
             if scanner.reached < item.stop:
                 yield ShrunkFile(scanner.reached, item.stop - scanner.reached)
                 return
@@ -65,9 +131,9 @@ def items_of_view(view: SegmentView, source: InputFile, base_offset: int | None)
 class BatchSpan(NamedTuple):
     """A valid batch in the log file of that number.
 
-    The first offset of a compressed message of magic 0 or 1 is that of its last inner message. Where no two batches of
-    a log contradict each other, one span can be that of several `batches`, which touch. The timestamp is in
-    milliseconds.
+    The first offset of a compressed message of magic 0 or 1 is that of its last inner message. One span can be that of
+    several `batches`, which touch: where no two of a log contradict each other, or where each other one contradicts all
+    of these or none. The timestamp is in milliseconds.
     """
 
     file: int
@@ -114,7 +180,7 @@ class SegmentBatches:
 
     `scan_state` is the state of the scan, None where a batch is out of order. `actual_base_offset` is the base offset
     by which the segment is sorted. `view` is what a verify showed of the log file, None where it has to be read.
-    `is_joined`: batches of a log that is not in order are one span.
+    `is_joined`: batches of a log that is not in order can be one span.
     """
 
     number: int
@@ -151,16 +217,19 @@ class SegmentBatches:
         With `together`, the ids of the producers of transactions, neighbours become one span where that loses nothing.
         A view says where the valid batches lie, so that only their headers are read.
         """
+        self.is_joined = False
+        borders = None if together is None else ANYWHERE
         if not self._read_view(together):
             with self.log.open() as source:
-                self.take(file_items(self.log, source, self.base, max_batch_bytes), together)
+                self.take(file_items(self.log, source, self.base, max_batch_bytes, borders), together)
 
     def _read_view(self, together: Container[int] | None) -> bool:
         """Read the headers of the batches; False without a view, or where the file is no longer what it shows."""
         if self.view is None:
             return False
+        borders = None if together is None else ANYWHERE
         with self.log.open() as source:
-            return self.take(items_of_view(self.view, source, self.base), together)
+            return self.take(items_of_view(self.view, source, self.base, borders), together)
 
     def take(self, items: Iterable[FileItem], together: Container[int] | None = None) -> bool:
         """Take what lies in the log file; False where it changed."""
@@ -172,34 +241,47 @@ class SegmentBatches:
             elif isinstance(item, ShrunkFile):
                 is_whole = False
             elif not isinstance(item, SearchLimit | ForeignBatch):
-                self._add(_span_of(*item, self.number), together)
+                self._add(_span_of(item, self.number), together)
         return is_whole
 
-    def dense_spans(self) -> list[BatchSpan] | None:
-        """Each stretch of the view as one span; None where it has producers or gaps, or where a batch can lie apart."""
-        view = self.view
-        if view is None or view.state.produced or view.state.unopened or not view.is_uniform:
-            return None
-        stretches = [stretch for stretch in view.stretches if stretch.state.batches]
-        if not all(stretch.is_dense for stretch in stretches):
-            return None
-        return [
-            _span_of_state(one.state, self.number, one.start, one.stop - one.start, one.suspect) for one in stretches
-        ]
-
-    def read_parts(self, max_batch_bytes: int, spans: Sequence[BatchSpan]) -> None:
-        """Read every batch that is in none of these spans, which are stretches of the view. Raises SourceError."""
-        self.is_joined = bool(spans)
-        if not spans or self.view is None:
-            self.read(max_batch_bytes)
+    def read_runs(self, max_batch_bytes: int) -> None:
+        """Read the valid batches as runs; a dense stretch of the view is one, and is not read. Raises SourceError."""
+        self.is_joined, view = True, self.view
+        if view is None:
+            with self.log.open() as source:
+                self.take(file_items(self.log, source, self.base, max_batch_bytes, ANYWHERE))
             return
-        stays = {span.position: span for span in spans}
-        items = tuple(item for item in self.view.items if isinstance(item, Damage) or item.start not in stays)
+        spans = [
+            _span_of_state(one.state, self.number, one.start, one.stop - one.start, one.suspect)
+            for one in view.stretches
+            if one.is_run
+        ]
+        known = {span.position for span in spans}
+        items = tuple(item for item in view.items if not isinstance(item, Stretch) or item.start not in known)
         with self.log.open() as source:
-            if not self.take(items_of_view(self.view._replace(items=items), source, self.base)):
+            if not self.take(items_of_view(view._replace(items=items), source, self.base, ANYWHERE)):
                 self.read(max_batch_bytes)
                 return
         self.batches = sorted([*self.batches, *spans], key=lambda batch: batch.position)
+
+    def divide(self, contested: "array[int]", max_batch_bytes: int) -> None:
+        """Make each batch with an offset of these ranges, as RunBorders has them, a span alone. Raises SourceError."""
+        whole, borders = self.batches, RunBorders(contested=contested)
+        divided: list[BatchSpan] = []
+        with self.log.open() as source:
+            for span in whole:
+                if span.batches == 1 or not _has_some(contested, span):
+                    divided.append(span)
+                    continue
+                scanner = Scanner(-1, everything=True)
+                for _ in walk_headers(scanner, source, span.position, span.end):
+                    divided += (_span_of(run, self.number) for run in runs_in(scanner.rows, scanner.count, borders))
+                if scanner.reached < span.end:
+                    break
+            else:
+                self.batches = divided
+                return
+        self.read(max_batch_bytes)  # the file is no longer what it was
 
     def _add(self, batch: BatchSpan, together: Container[int] | None) -> None:
         if together is None:
@@ -327,7 +409,7 @@ def _span_of_state(state: ScanState, number: int, position: int, size: int, susp
         0 if legacy else 2,
         state.first_offset,
         state.last_offset,
-        state.known_epoch,
+        -1 if legacy else state.known_epoch,
         int(legacy > 0 and sum(state.codecs[1:]) > 0),
         -1,
         -1,
@@ -337,22 +419,23 @@ def _span_of_state(state: ScanState, number: int, position: int, size: int, susp
     )
 
 
-def _span_of(batch: Batch, suspect: int, number: int) -> BatchSpan:
-    position, size, magic, _, last, _, epoch, _, attributes, _, timestamp, producer, producer_epoch, _ = batch
-    legacy = magic < 2
+def _span_of(run: BatchRun, number: int) -> BatchSpan:
+    batch, suspect, batches, stop, last, _, timestamp = run
+    legacy = batch.magic < 2
     return BatchSpan(
         number,
-        position,
-        size,
-        magic,
+        batch.position,
+        stop - batch.position,
+        batch.magic,
         first_known_offset(batch),
         last,
-        -1 if legacy else epoch,
-        attributes,
-        -1 if legacy else producer,
-        -1 if legacy else producer_epoch,
+        -1 if legacy else batch.partition_leader_epoch,
+        batch.attributes,
+        -1 if legacy else batch.producer_id,
+        -1 if legacy else batch.producer_epoch,
         suspect,
         -1 if timestamp == NO_VALUE else timestamp,
+        batches,
     )
 
 
@@ -375,44 +458,44 @@ def read_segments(segments: Sequence[SegmentBatches], max_batch_bytes: int) -> b
     return is_ordered
 
 
-MOST_APART: Final = 64
-"""A stretch of so many batches is read batch by batch where batches of the log are out of order."""
-
-
 def _read_disorder(segments: Sequence[SegmentBatches], max_batch_bytes: int) -> None:
     """Read the segments of a log with batches out of order. Raises SourceError.
 
-    A long stretch that no other batch, and no name of a segment, can divide stays one span: all of it is in order, or
-    nothing.
+    Batches that continue one another stay one span where no other batch, and no border of a segment, can divide them:
+    all of them are in order, or none.
     """
-    spans = [one.dense_spans() for one in segments]
-    borders = sorted({one.base for one in segments})
-    known = sorted((span.first, span.last) for own in spans for span in own or ())
-    if any(own is None for own in spans):
-        known, spans = [], [None] * len(segments)
-    shared = _shared(known)
-    for one, own in zip(segments, spans, strict=True):
-        one.read_parts(
-            max_batch_bytes,
-            [
-                span
-                for span in own or ()
-                if span.batches > MOST_APART
-                and (span.first, span.last) not in shared
-                and one.base <= span.first
-                and span.last - one.base <= HIGHEST_RELATIVE_OFFSET
-                and bisect_right(borders, span.first) == bisect_right(borders, span.last)
-            ],
-        )
+    for one in segments:
+        one.read_runs(max_batch_bytes)
+        if one.batches and one.batches[0].position == 0 and one.batches[0].first < one.base:
+            one.read(max_batch_bytes)  # its batches say where it begins (kdump.log.offset_order)
+    contested = contested_offsets(segments)
+    for one in segments:
+        if one.is_joined:
+            one.divide(contested, max_batch_bytes)
 
 
-def _shared(known: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
-    """The ranges of offsets, in order, that have an offset of another one."""
-    found, last = set[tuple[int, int]](), -1 << 63
-    longest: tuple[int, int] | None = None
-    for each in known:
-        if longest is not None and each[0] <= last:
-            found |= {each, longest}
-        if longest is None or each[1] > last:
-            longest, last = each, each[1]
-    return found
+def contested_offsets(segments: Sequence[SegmentBatches]) -> "array[int]":
+    """The offsets that two spans have, and those where a segment ends inside a span, as RunBorders has ranges."""
+    bases = {one.base for one in segments} | {one.batches[0].first for one in segments if one.batches}
+    borders = sorted(bases | {base + HIGHEST_RELATIVE_OFFSET + 1 for base in bases})
+    found, last = list[OffsetRange](), -1 << 63
+    for first, end in sorted((span.first, span.last) for one in segments for span in one.batches):
+        # A border where a span begins does not divide it.
+        inside = borders[bisect_right(borders, first) : bisect_right(borders, end)]
+        found += (OffsetRange(border - 1, border + 1) for border in inside)
+        found.append(OffsetRange(first, min(end, last) + 1))
+        last = max(last, end)
+    return array("q", (min(offset, _MOST) for each in united(found) for offset in each))
+
+
+def ranges_of(spans: Iterable[BatchSpan]) -> "array[int]":
+    """The offsets of spans, as RunBorders has ranges."""
+    found = united(OffsetRange(span.first, span.last + 1) for span in spans)
+    return array("q", (min(offset, _MOST) for each in found for offset in each))
+
+
+def _has_some(ranges: "array[int]", span: BatchSpan) -> bool:
+    """Whether a span has an offset of ranges as RunBorders has them."""
+    at = bisect_right(ranges, span.first)
+    # An odd place lies inside a range.
+    return at % 2 == 1 or (at < len(ranges) and ranges[at] <= span.last)

@@ -4,7 +4,7 @@ A stretch is folded, so the view of a segment is small however many batches it h
 damage, or loses damaged bytes, its folded state is known without another look at the file.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kdump.kernel.results import ScanState
 from kdump.kernel.scan import SUSPECTS
@@ -12,8 +12,9 @@ from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kdump.log.damage import Damage
+    from kdump.storage.walk import ForeignBatch
 
-MOST_CUTS: Final = 4096
+MOST_CUTS: Final = 1 << 14
 """A range with more damaged places has no view. The stretch before each of them takes about 2 KiB."""
 MOST_BREAKS: Final = 5
 """So often a stretch of a range ends because the next batch does not continue it (kdump.kernel.scan)."""
@@ -21,6 +22,7 @@ ORDER_CODES: Final = frozenset({"offset/backwards", "offset/range", "epoch/backw
 """Findings about the place of a batch, which is checked again once it is known which batches stay."""
 OUT_OF_ORDER: Final = sum(1 << bit for bit, code in enumerate(SUSPECTS) if code in ORDER_CODES)
 OFFSETS_OUT_OF_ORDER: Final = OUT_OF_ORDER & ~(1 << SUSPECTS.index("epoch/backwards"))
+_EPOCH_BACKWARDS: Final = OUT_OF_ORDER & ~OFFSETS_OUT_OF_ORDER
 
 MOST_ROWS: Final = 1 << 17
 """So many producers and transactions are kept in all stretches of a partition: about 24 MiB."""
@@ -65,11 +67,28 @@ class Stretch(NamedTuple):
         """Whether its batches continue one another, of one leader epoch."""
         return self.is_rising and not self.gaps and len(self.state.epochs) <= 1
 
+    @property
+    def is_run(self) -> bool:
+        """Whether its batches are one run (kdump.kernel.valid_batches.batch_runs), which no producer wrote."""
+        state = self.state
+        legacy = state.magics[0] + state.magics[1]
+        if not state.batches or state.produced or state.unopened or state.control or state.transactional:
+            return False
+        if legacy:
+            return self.is_dense and legacy == state.batches and not sum(state.codecs[1:])
+        return self.is_dense and state.first_epoch == state.known_epoch and not self.suspect & _EPOCH_BACKWARDS
+
+
+ViewItem: TypeAlias = "Stretch | Damage | ForeignBatch"
+
 
 class SegmentView(NamedTuple):
-    """A segment: its stretches and damages in the order of the file, and the state of the whole scan."""
+    """A segment: its stretches and damages in the order of the file, and the state of the whole scan.
 
-    items: "tuple[Stretch | Damage, ...]"
+    After a damage come the batches in it of which nothing shows whether they are of the log.
+    """
+
+    items: "tuple[ViewItem, ...]"
     state: ScanState
 
     @property
@@ -78,7 +97,9 @@ class SegmentView(NamedTuple):
 
     @property
     def damages(self) -> "list[Damage]":
-        return [item for item in self.items if not isinstance(item, Stretch)]
+        from kdump.log.damage import Damage
+
+        return [item for item in self.items if isinstance(item, Damage)]
 
     @property
     def suspect(self) -> int:

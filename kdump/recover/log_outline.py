@@ -3,6 +3,7 @@
 The file is read from its start, so that a frame counts as a batch of the log exactly where verify counts it.
 """
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -23,7 +24,7 @@ from kdump.kernel.results import NO_VALUE, ScanState
 from kdump.kernel.transactions import Transactions
 from kdump.log.damage import Damage
 from kdump.log.ranges import OffsetRange
-from kdump.log.segment_batches import FileItem, file_items, items_of_view
+from kdump.log.segment_batches import BatchRun, FileItem, RunBorders, file_items, items_of_view, single
 from kdump.log.segment_view import SegmentView, Stretch
 from kdump.named_tuple import NamedTuple
 from kdump.recover.plan import GivenUp
@@ -63,9 +64,10 @@ def read_outline(
     """
     with log.open() as source:
         reader = _OutlineReader(log, source, removed, compacted=compacted)
-        if view is None or not reader.read(items_of_view(view, source, log.base_offset)):
+        borders = RunBorders(array("q", sorted({at for piece in removed for at in (piece.start, piece.stop)})))
+        if view is None or not reader.read(items_of_view(view, source, log.base_offset, borders)):
             reader = _OutlineReader(log, source, removed, compacted=compacted)
-            reader.read(file_items(log, source, log.base_offset, max_batch_bytes))
+            reader.read(file_items(log, source, log.base_offset, max_batch_bytes, borders))
     return LogOutline(
         log, tuple(reader.items), {total.piece: total.result() for total in reader.totals}, reader.unsearched
     )
@@ -84,6 +86,10 @@ def outline_of(log: LogFile, view: SegmentView, removed: Sequence[Piece], *, com
     within: dict[Piece, list[Stretch]] = {piece: [] for piece in pieces}
     after_batch = False
     for item in view.items:
+        if isinstance(item, ForeignBatch):
+            if any(piece.start < item.position + item.length and item.position < piece.stop for piece in pieces):
+                return None
+            continue
         own = pieces[bisect_right(stops, item.start) : bisect_left(starts, item.stop)]
         if isinstance(item, Damage):
             items.append(OutlineItem(item, bool(own)))
@@ -180,27 +186,30 @@ class _BatchTotals:
         self._records: int | None = 0
         self._offsets: list[tuple[int, int]] = []
         self._first_timestamp = self._max_timestamp = -1
-        self._transactions = Transactions(listed=True, gaps=False, idempotent=True)
+        self._transactions: Transactions | None = None  # its tables are large, and a plan can remove many ranges
 
-    def add(self, batch: Batch, first: int, *, joined: bool) -> None:
-        """Count a batch that begins at the offset `first`; `joined`: its offsets continue the range before."""
+    def add(self, run: BatchRun, first: int, *, joined: bool) -> None:
+        """Count batches that begin at the offset `first`; `joined`: their offsets continue the range before."""
         if not self._batches:
-            self._first_timestamp = batch.max_timestamp
-        self._batches += 1
-        self._bytes += batch.size
-        if batch.count == NO_VALUE:
+            self._first_timestamp = run.first.max_timestamp
+        self._batches += run.batches
+        self._bytes += run.stop - run.first.position
+        if run.records == NO_VALUE:
             self._records = None
         elif self._records is not None:
-            self._records += max(0, batch.count)
-        self._max_timestamp = max(self._max_timestamp, batch.max_timestamp)
+            self._records += max(0, run.records)
+        self._max_timestamp = max(self._max_timestamp, run.max_timestamp)
         if joined and self._offsets and self._offsets[-1][1] < first:
-            self._offsets[-1] = self._offsets[-1][0], batch.last_offset
+            self._offsets[-1] = self._offsets[-1][0], run.last_offset
         else:
-            self._offsets.append((first, batch.last_offset))
-        if batch.producer_id >= 0:
-            self._transactions.add(_event_of(batch, first).packed())
+            self._offsets.append((first, run.last_offset))
+        if run.first.producer_id >= 0:
+            if self._transactions is None:
+                self._transactions = Transactions(listed=True, gaps=False, idempotent=True)
+            self._transactions.add(_event_of(run, first).packed())
 
     def result(self) -> GivenUp:
+        found = self._transactions
         return GivenUp(
             self._batches,
             self._records,
@@ -208,18 +217,19 @@ class _BatchTotals:
             tuple(self._offsets),
             self._first_timestamp,
             self._max_timestamp,
-            tuple(sorted(self._transactions.producer_ids())),
-            tuple(self._transactions.begins()),
+            () if found is None else tuple(sorted(found.producer_ids())),
+            () if found is None else tuple(found.begins()),
         )
 
 
-def _event_of(batch: Batch, first: int) -> ProducerEvent:
-    """What a scan records of a batch. Of a control batch only the header is known, so any ends a transaction."""
+def _event_of(run: BatchRun, first: int) -> ProducerEvent:
+    """What a scan records of batches. Of a control batch only the header is known, so any ends a transaction."""
+    batch = run.first
     return ProducerEvent(
         batch.producer_id,
         batch.position,
         first,
-        first if batch.attributes & CONTROL else batch.last_offset,
+        first if batch.attributes & CONTROL else run.last_offset,
         kind=COMMIT if batch.attributes & CONTROL else DATA,
         flags=EVENT_TRANSACTIONAL if batch.attributes & TRANSACTIONAL else 0,
     )
@@ -249,11 +259,11 @@ class _OutlineReader:
             elif isinstance(item, ShrunkFile):
                 is_whole = self._linked = False
             else:
-                self._add_batch(item[0])
+                self._add_run(item)
         return is_whole
 
-    def _add_batch(self, batch: Batch) -> None:
-        items, previous = self.items, None
+    def _add_run(self, batches: BatchRun) -> None:
+        items, previous, batch = self.items, None, batches.first
         if self._linked and isinstance(items[-1].what, OffsetRange):
             previous = items[-1].what
         first = batch.base_offset
@@ -261,7 +271,7 @@ class _OutlineReader:
             # Only the messages inside a wrapper message say where it begins.
             first = self._first_inside(batch)
         total = self._total_at(batch.position)
-        run = OffsetRange(first, batch.last_offset + 1)
+        run = OffsetRange(first, batches.last_offset + 1)
         if self._log.kind is Kind.KAFKA07:
             # The offset of a message is its position, and all its bytes count.
             start = (self._log.base_offset or 0) + batch.position
@@ -273,9 +283,9 @@ class _OutlineReader:
         else:
             items.append(OutlineItem(run, removed))
         self._linked = True
-        self._end = batch.position + batch.size
+        self._end = batches.stop
         if total is not None:
-            total.add(batch, first, joined=joined)
+            total.add(batches, first, joined=joined)
 
     def _add_foreign(self, item: ForeignBatch) -> None:
         """Count a batch that may be one of the log; the last bytes of the one before it may be its first ones."""
@@ -283,7 +293,8 @@ class _OutlineReader:
         if total is not None:
             header = reader_of(self._source)(item.position, HEADER_SIZE).ljust(HEADER_SIZE, b"\0")
             batch = batch_from_header(header, item.position, item.length)
-            total.add(batch, self._first_inside(batch) if batch.is_wrapper else item.offset, joined=False)
+            first = self._first_inside(batch) if batch.is_wrapper else item.offset
+            total.add(single(batch), first, joined=False)
 
     def _total_at(self, position: int) -> _BatchTotals | None:
         """The removed range with this position; positions only rise."""

@@ -26,7 +26,7 @@ from kdump.verify.scan import ScanOptions
 if TYPE_CHECKING:
     from kdump.broker.valid_segment import ValidSegment
     from kdump.kernel.transactions import Transactions
-    from kdump.log.damage import Damage
+    from kdump.log.segment_view import ViewItem
     from kdump.verify.checks.offsets import LogEnd
     from kdump.verify.findings import Finding
     from kdump.verify.log_map import RangeCells
@@ -347,10 +347,10 @@ class PartitionVerifier:
             self._valid_prefixes[name] = tuple(valid_breaks(log, summary, replayed, self._open_at_breaks))
         state.add_segment(log, scanned, end_offset)
 
-    def _view_of(self, items: "Sequence[Stretch | Damage]", state: ScanState, *, is_noted: bool) -> SegmentView:
+    def _view_of(self, items: "Sequence[ViewItem]", state: ScanState, *, is_noted: bool) -> SegmentView:
         """The view of a segment. The producers of its first stretch were noted where the log is damaged before it."""
         self._note_producers()
-        found: list[Stretch | Damage] = []
+        found: list[ViewItem] = []
         noted = iter(self._stretch_producers)
         for item in items:
             if isinstance(item, Stretch):

@@ -9,12 +9,11 @@ from kdump.format.batch import Batch
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY
 from kdump.format.naming import Kind
 from kdump.kernel.results import BadEntry, RecoveredIndexes, ScanState
-from kdump.log.segment_view import Stretch
 from kdump.log.severity import Severity
 from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from kdump.log.damage import Damage
+    from kdump.log.segment_view import ViewItem
     from kdump.verify.checks.indexes import IndexFile
     from kdump.verify.findings import Finding
     from kdump.verify.log_map import RangeCells
@@ -131,7 +130,7 @@ class RangeSummary:
         self.damaged_at = -1
         self.tail: int | None = None
         self.prefix: ValidPrefix | None = None
-        self.view: list[Stretch | Damage] | None = None
+        self.view: list[ViewItem] | None = None
         self.suspect = 0
         self.is_rising = True
         self.breaks: list[ValidPrefix] = []

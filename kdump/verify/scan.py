@@ -408,7 +408,9 @@ def _walk_range(walk: Walk, task: ScanTask, summary: RangeSummary) -> None:
 
                 read = reader_of(walk.source)
                 summary.view.append(damaged_bytes(item, read, preallocated=file.preallocated))
-            elif not isinstance(item, ForeignBatch) or item.undecided:
+            elif isinstance(item, ForeignBatch) and len(summary.view) < MOST_CUTS:
+                summary.view += [item] if item.undecided else []
+            else:
                 summary.view = None
 
 

@@ -20,7 +20,7 @@ from kdump.format.naming import Kind, TopicPartition, segment_file_name
 from kdump.log.disputes import Conflict, OffsetRun
 from kdump.log.offset_order import OffsetOrder, in_order, sorted_segments
 from kdump.log.offset_support import OffsetSupport
-from kdump.log.segment_batches import BatchSpan, SegmentBatches, read_segments
+from kdump.log.segment_batches import BatchSpan, SegmentBatches, ranges_of, read_segments
 from kdump.log.segment_view import SegmentView
 from kdump.named_tuple import NamedTuple
 from kdump.recover.broker_start import complete_start, loadable, plan_indexes, plan_segments
@@ -120,7 +120,6 @@ def keep(
             is_ordered = False
             for one in files:
                 one.read(options.max_batch_bytes)
-                one.is_joined = False
             files = sorted_segments(files)
         else:
             refused |= attempt.refused
@@ -143,7 +142,7 @@ def _attempt(
 ) -> _Attempt:
     """What is kept without the refused batches; `is_ordered` says that all batches are in order."""
     removed: dict[BatchSpan, str] = {}
-    ordered = _all_of(files) if is_ordered else _in_order(partition, files, refused, removed)
+    ordered = _all_of(files) if is_ordered else _in_order(partition, files, options, refused, removed)
     old = list(usable_entries(files))
     replay = SalvageReplay(partition.path, files, old, drop=options.undecided == "drop")
     replay.run(ordered.kept)
@@ -174,18 +173,26 @@ def _all_of(files: Sequence[SegmentBatches]) -> OffsetOrder:
 def _in_order(
     partition: Partition,
     files: Sequence[SegmentBatches],
+    options: RecoverOptions,
     refused: Mapping[BatchKey, str],
     removed: dict[BatchSpan, str],
 ) -> OffsetOrder:
-    """The batches that are in order, without the refused ones; the others go into `removed`."""
-    candidates = []
-    for one in files:
-        gone = {batch: code for batch in one.batches if (code := refused.get((one.number, batch.position))) is not None}
-        removed |= gone
-        candidates.append(replace(one, batches=[batch for batch in one.batches if batch not in gone]) if gone else one)
-    ordered = in_order(candidates, OffsetSupport(partition, files))
-    removed |= dict(ordered.dropped)
-    return ordered
+    """The batches that are in order, without the refused ones; the others go into `removed`. Raises SourceError."""
+    while True:
+        candidates, gone = [], dict[BatchSpan, str]()
+        for one in files:
+            own = {batch: code for batch in one.batches if (code := refused.get((one.number, batch.position)))}
+            gone |= own
+            stay = [batch for batch in one.batches if batch not in own] if own else one.batches
+            candidates.append(replace(one, batches=stay) if own else one)
+        ordered = in_order(candidates, OffsetSupport(partition, files))
+        if not ordered.unclear:
+            removed |= gone | dict(ordered.dropped)
+            return ordered
+        for one in files:
+            unclear = [span for span in ordered.unclear if span.file == one.number]
+            if unclear:
+                one.divide(ranges_of(unclear), options.max_batch_bytes)
 
 
 def _dropped(one: SegmentBatches, removed: Mapping[BatchSpan, str]) -> Iterator[tuple[Piece, str]]:

@@ -86,5 +86,10 @@ class SalvageReplay:
         own = self._files[number]
         at = bisect_left(own.batches, start, key=lambda batch: batch.position)
         if at < len(own.batches) and (own.batches[at].position, own.batches[at].end) == (start, stop):
-            return True
-        return any(damage.range == (start, stop) and damage.code.startswith("batch/c") for damage in own.damages)
+            return own.batches[at].batches == 1
+        at = bisect_left(own.damages, start, key=lambda damage: damage.start)
+        while at < len(own.damages) and own.damages[at].start == start:
+            if own.damages[at].stop == stop and own.damages[at].code.startswith("batch/c"):
+                return True
+            at += 1
+        return False
