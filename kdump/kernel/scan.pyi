@@ -85,14 +85,17 @@ class Scanner:
         Raises ValueError for a range outside the buffer.
         """
 
-    def headers(self, source: int | ByteReader, origin: int, buffer: Buffer, position: int, stop: int) -> int:
+    def headers(
+        self, source: int | ByteReader, origin: int, buffer: Buffer, position: int, stop: int, end: int = -1
+    ) -> int:
         """Walk over the batches in [position, stop) that are known to be valid, reading only their headers.
 
-        Reads the records of uncompressed control batches, too. `source` is a descriptor, or an object that is read. It
-        has the byte of a position at `origin` plus that position. Returns SCAN_FULL, SCAN_STOPPED, SCAN_NEED (the file
-        ends first) or SCAN_DAMAGED (no batch, or a control batch that is larger than the buffer). `reached` is the
-        position of the next batch. After SCAN_FULL the next call goes on there with what `buffer` has of the file.
-        Raises OSError, and what the object raises.
+        The last one may reach over `stop` where `end`, the end of the file, lies above it. Reads the records of
+        uncompressed control batches, too. `source` is a descriptor, or an object that is read. It has the byte of a
+        position at `origin` plus that position. Returns SCAN_FULL, SCAN_STOPPED, SCAN_NEED (the file ends first) or
+        SCAN_DAMAGED (no batch, or a control batch that is larger than the buffer). `reached` is the position of the
+        next batch. After SCAN_FULL the next call goes on there with what `buffer` has of the file. Raises OSError, and
+        what the object raises.
         """
 
     def stop_at_break(self, began_back: bool = False) -> None:

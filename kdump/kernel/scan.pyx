@@ -307,7 +307,7 @@ cdef class Scanner:
         self._stops_at_break = True
         self._began_back = began_back
 
-    def headers(self, source, int64_t origin, buffer, int64_t position, int64_t stop):
+    def headers(self, source, int64_t origin, buffer, int64_t position, int64_t stop, int64_t end=-1):
         cdef Py_buffer view
         cdef FileBytes file = file_bytes(source)
         cdef int reason
@@ -320,7 +320,8 @@ cdef class Scanner:
                 self._read_from, self._read_bytes = position, 0
             self._read_into = buffer
             with nogil:
-                reason = self.walk_headers(&file, origin, <uint8_t *> view.buf, view.len, position, stop)
+                reason = self.walk_headers(&file, origin, <uint8_t *> view.buf, view.len, position, stop,
+                                           stop if end < stop else end)
             if reason != FULL:
                 self._read_into = None
         finally:
@@ -332,8 +333,8 @@ cdef class Scanner:
         return reason
 
     cdef int walk_headers(self, FileBytes *file, int64_t origin, uint8_t *buffer, int64_t room, int64_t position,
-                          int64_t stop) noexcept nogil:
-        """Return why the walk stopped, or a negated errno.
+                          int64_t stop, int64_t end) noexcept nogil:
+        """Return why the walk stopped, or a negated errno. A batch may reach over `stop`, up to `end`.
 
         Of large batches, it reads only the headers. It reads many small batches at once.
         """
@@ -342,9 +343,9 @@ cdef class Scanner:
         cdef bint control
         while True:
             self.reached = position
-            left = stop - position
-            if left <= 0:
+            if position >= stop:
                 return STOPPED
+            left = end - position
             if self.count >= self._capacity or (self._recorder != NULL and self._recorder.events.count >= FULL_RUNS):
                 self._read_from, self._read_bytes = begin, filled
                 return FULL

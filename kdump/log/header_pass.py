@@ -6,12 +6,15 @@ from typing import Final
 from kdump.errors import SourceError
 from kdump.format.batch import Batch
 from kdump.format.naming import Kind
-from kdump.kernel.results import ScanState
+from kdump.kernel.results import Carry, ScanState
 from kdump.kernel.scan import BATCH_COLUMNS, SCAN_FULL, SCAN_STOPPED, SUSPECTS, Scanner
 from kdump.log.log_slice import HeaderPass, LogSlice, MissingOffsets
 from kdump.named_tuple import NamedTuple
+from kdump.storage.log_walk import walk_of
+from kdump.storage.partition import LogFile
 from kdump.storage.read_policy import PolicySource
 from kdump.storage.source import InputFile, reason_of
+from kdump.storage.walk import BatchChunk
 
 _BUFFER_BYTES: Final = 128 << 10
 _SUSPECT: Final = BATCH_COLUMNS.index("suspect")
@@ -32,10 +35,13 @@ def read_headers(slices: Sequence[LogSlice]) -> HeaderPass:
     return joined_headers((each, slice_headers(each)) for each in slices if each.log.kind is Kind.LOG)
 
 
-def slice_headers(each: LogSlice) -> SliceHeaders | None:
-    """What the headers of a slice say; None where bytes are not a batch. Raises SourceError."""
+def slice_headers(each: LogSlice, *, may_reach_over: bool = False) -> SliceHeaders | None:
+    """What the headers of a slice say; None where bytes are not a batch. Raises SourceError.
+
+    `may_reach_over`: the slice need not end where a batch ends.
+    """
     headers = _Headers(each)
-    state = headers.read()
+    state = headers.read(may_reach_over=may_reach_over)
     return None if state is None else SliceHeaders(state, headers.is_ordered)
 
 
@@ -69,6 +75,46 @@ def joined_headers(found: Iterable[tuple[LogSlice, SliceHeaders | None]]) -> Hea
     )
 
 
+class BatchBorder(NamedTuple):
+    """The position of a batch, and the state with which a walk from the begin of the file comes to it."""
+
+    position: int
+    carry: Carry
+
+
+def batch_borders(log: LogFile, step_bytes: int) -> list[BatchBorder]:
+    """The first batch at or after each multiple of so many bytes; none where the headers of the file are not in order.
+
+    The headers lead from the begin of the file to its end; each of these batches and the one before it are valid, so
+    that a walk comes to it also after damage that no header shows. Raises SourceError.
+    """
+    found: list[BatchBorder] = []
+    scanner = Scanner(-1 if log.base_offset is None else log.base_offset)
+    with log.open() as source:
+        last, before = BatchBorder(0, scanner.state().carry), 0
+        for hint in [*range(step_bytes, source.size, step_bytes), source.size]:
+            if last.position >= hint:
+                continue  # a batch reaches over it
+            for _ in walk_headers(scanner, source, last.position, hint, source.size):
+                if not _are_ordered(scanner):
+                    return []
+            if scanner.reached > last.position > 0 and _is_valid(log, source, before, last.position):
+                found.append(last)
+            if scanner.reached < hint:
+                return []
+            state = scanner.state()
+            last, before = BatchBorder(scanner.reached, state.carry), state.last_position
+    return found
+
+
+def _is_valid(log: LogFile, source: InputFile, before: int, position: int) -> bool:
+    """Whether the batches at these positions, which follow each other, are valid."""
+    for item in walk_of(log.kind, source, start=before, stop=position + 1, base_offset=None):
+        if not isinstance(item, BatchChunk) or item.damaged:
+            return False
+    return True
+
+
 class _Headers:
     """The headers of a log file, or of a part of it, and whether they are in order."""
 
@@ -76,21 +122,26 @@ class _Headers:
         self._part = part
         self.is_ordered = True
 
-    def read(self) -> ScanState | None:
+    def read(self, *, may_reach_over: bool) -> ScanState | None:
         """Read them; None where bytes are not a batch."""
         log, start = self._part.log, self._part.start
         scanner = Scanner(-1 if log.base_offset is None or start else log.base_offset)
         with log.open() as source:
             stop = source.size if self._part.stop is None else min(self._part.stop, source.size)
             source.read_until(stop)
-            for _ in walk_headers(scanner, source, start, stop):
-                suspects = scanner.rows[_SUSPECT : scanner.count * len(BATCH_COLUMNS) : len(BATCH_COLUMNS)]
-                self.is_ordered = self.is_ordered and not any(bits & OUT_OF_ORDER for bits in suspects.tolist())
+            for _ in walk_headers(scanner, source, start, stop, source.size if may_reach_over else stop):
+                self.is_ordered = self.is_ordered and _are_ordered(scanner)
         return None if start < stop and scanner.reached < stop else scanner.state()
 
 
-def walk_headers(scanner: Scanner, source: InputFile, start: int, stop: int) -> Iterator[None]:
-    """Walk over the headers of the valid batches in [start, stop) of a file.
+def _are_ordered(scanner: Scanner) -> bool:
+    """Whether the batches of which the last call made a row are in order."""
+    suspects = scanner.rows[_SUSPECT : scanner.count * len(BATCH_COLUMNS) : len(BATCH_COLUMNS)]
+    return not any(bits & OUT_OF_ORDER for bits in suspects.tolist())
+
+
+def walk_headers(scanner: Scanner, source: InputFile, start: int, stop: int, end: int | None = None) -> Iterator[None]:
+    """Walk over the headers of the valid batches in [start, stop) of a file; the last one may reach up to `end`.
 
     Each time the rows and the runs of the scanner have to be taken. Where bytes are not a batch it ends before `stop`,
     as `Scanner.reached` shows. Raises SourceError.
@@ -98,7 +149,7 @@ def walk_headers(scanner: Scanner, source: InputFile, start: int, stop: int) -> 
     buffer, position = bytearray(_BUFFER_BYTES), start
     while position < stop:
         try:
-            stopped = scanner.headers(source.reader, 0, buffer, position, stop)
+            stopped = scanner.headers(source.reader, 0, buffer, position, stop, stop if end is None else end)
         except OSError as error:
             raise SourceError(f"{source.name}: reading at byte {position}: {reason_of(error)}") from None
         if isinstance(source, PolicySource):

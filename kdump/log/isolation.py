@@ -97,16 +97,17 @@ class SliceReplay(NamedTuple):
     `lost` are the positions where a batch may be missing whatever the log is, `holes` those where offsets are.
     `first` is the position and the first offset of the first valid batch, None where there is none or it does not say
     its offset; `end` follows the last one. `compacted`: a valid batch shows that the log cleaner went over it. `error`
-    is what ended the read.
+    is what ended the read. `is_exact` as LogSlice has it.
     """
 
-    events: bytes
+    events: bytes = b""
     lost: tuple[int, ...] = ()
     holes: tuple[int, ...] = ()
     first: tuple[int, int] | None = None
     end: int | None = None
     compacted: bool = False
     error: SourceError | None = None
+    is_exact: bool = True
 
 
 def replay_slice(each: LogSlice, max_batch_bytes: int) -> SliceReplay:
@@ -119,7 +120,8 @@ def replay_slice(each: LogSlice, max_batch_bytes: int) -> SliceReplay:
         except SourceError as failure:
             error = failure
     found, lost, holes = b"".join(events.found), tuple(events.lost), tuple(offsets.holes)
-    return SliceReplay(found, lost, holes, offsets.first, offsets.end, offsets.compacted, error)
+    is_exact = each.is_exact(offsets.first_position, offsets.reached)
+    return SliceReplay(found, lost, holes, offsets.first, offsets.end, offsets.compacted, error, is_exact)
 
 
 def transactions_of_slices(
@@ -317,7 +319,13 @@ class _NotedGaps(OffsetGaps):
         super().__init__()
         self.holes: list[int] = []
         self.first: tuple[int, int] | None = None
+        self.first_position: int | None = None
         self._walk: Walk | None = None
+
+    @property
+    def reached(self) -> int:
+        """Where the walk ended; -1 without a valid batch."""
+        return -1 if self._walk is None else self._walk.position
 
     @property
     def compacted(self) -> bool:
@@ -330,6 +338,7 @@ class _NotedGaps(OffsetGaps):
     def of(self, chunk: BatchChunk) -> Iterator[int]:
         if self._end is None:
             batch = chunk.row(0)
+            self.first_position = batch.position
             self.first = None if batch.base_offset == NO_VALUE else (batch.position, batch.base_offset)
             self._walk = chunk.walk
         self.holes += super().of(chunk)

@@ -32,9 +32,21 @@ class LogSlice(NamedTuple):
     after_gap: bool = False
 
     @property
+    def size_bytes(self) -> int:
+        """The bytes between the positions, by the size that the file had when it was listed."""
+        return (self.log.size if self.stop is None else self.stop) - self.start
+
+    @property
     def is_empty(self) -> bool:
         """Whether no batch can begin there."""
-        return self.start >= (self.log.size if self.stop is None else self.stop)
+        return self.size_bytes <= 0
+
+    def is_exact(self, first: int | None, reached: int) -> bool:
+        """Whether what a walk over the slice alone finds is what one over the whole file finds there.
+
+        `first` is the position of its first valid batch, None without one; it ended at `reached`.
+        """
+        return self.start in (0, first) and (self.stop is None or self.stop == reached)
 
 
 class MissingOffsets(NamedTuple):

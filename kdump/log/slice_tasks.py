@@ -7,7 +7,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from kdump.engine.protocol import Engine
 from kdump.errors import SourceError
 from kdump.log.header_pass import SliceHeaders, slice_headers
-from kdump.log.log_slice import LogSlice
+from kdump.log.log_slice import LogSlice, walk_of_slice
 
 _Answer = TypeVar("_Answer")
 
@@ -33,8 +33,7 @@ class SliceTask:
     @property
     def size_bytes(self) -> int:
         """The bytes of logs that the task reads."""
-        stop = self.slice.log.size if self.slice.stop is None else self.slice.stop
-        return stop - self.slice.start
+        return self.slice.size_bytes
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -65,3 +64,44 @@ def headers_of(task: SliceTask) -> SliceHeaders | SourceError | None:
         return slice_headers(task.slice)
     except SourceError as error:
         return error
+
+
+def headers_of_piece(task: SliceTask) -> SliceHeaders | SourceError | None:
+    """What the headers of the batches say that begin in a slice; its start need not be the position of one."""
+    piece = task.slice
+    try:
+        if piece.start:
+            with piece.log.open() as source:
+                walk = walk_of_slice(piece, source)
+                if not walk.sync():
+                    return SliceHeaders(walk.scanner.state(), is_ordered=True)
+                piece = piece._replace(start=walk.position)
+        return slice_headers(piece, may_reach_over=True)
+    except SourceError as error:
+        return error
+
+
+def linked_slices(
+    pieces: Iterable[LogSlice], answers: Iterable[SliceHeaders | SourceError | None]
+) -> list[tuple[LogSlice, SliceHeaders | SourceError | None]]:
+    """The slices of a log, from pieces in log order and what `headers_of_piece` says of each.
+
+    A file is several slices where the headers lead from its begin over each of them; else it is read here as one.
+    """
+    found: list[tuple[LogSlice, SliceHeaders | SourceError | None]] = []
+    for log, several in groupby(zip(pieces, answers, strict=True), key=lambda pair: pair[0].log):
+        pairs = list(several)
+        known = [each for _, each in pairs if isinstance(each, SliceHeaders)]
+        parts = [each for each in known if each.state.batches]  # a batch can reach over all of a piece
+        borders = [each.state.first_position for each in parts] + [log.size]
+        ends = [each.state.first_position + each.state.valid_bytes for each in parts]
+        if len(pairs) == 1:
+            found += pairs
+        elif len(known) == len(pairs) and borders[0] == 0 and borders[1:] == ends:
+            stops: list[int | None] = [*borders[1:-1], None]
+            slices = (LogSlice(log, start=begin, stop=stop) for begin, stop in zip(borders, stops, strict=False))
+            found += zip(slices, parts, strict=True)
+        else:
+            whole = LogSlice(log)
+            found.append((whole, headers_of(SliceTask(0, whole))))
+    return found
