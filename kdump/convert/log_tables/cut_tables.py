@@ -1,4 +1,5 @@
-"""Rows about whole topic-partitions from an engine: each segment of a large one is read by a task of its own.
+"""Rows about whole topic-partitions from an engine: each segment of a large one is read by a task of its own, or by
+several, where the engine says how large tasks should be.
 
 What the slices show is small, and put together here, in log order, as if one had read them all. Where batches are not
 in order, or damage hides headers, the rows depend on all batches together: one task makes those of the topic-partition.
@@ -11,15 +12,17 @@ from typing import Any, Final
 from kdump.convert.log_tables.producer_table import producers_of, producers_of_slices, slice_producers
 from kdump.convert.log_tables.rows import TableRow
 from kdump.convert.records.ordered_log import ordered_log
-from kdump.engine.protocol import Engine, task_sizes
+from kdump.engine.protocol import Engine, TaskSizes, task_sizes
 from kdump.errors import SourceError
+from kdump.format.naming import Kind
 from kdump.log.damage import DamagedRange
 from kdump.log.header_pass import joined_headers
 from kdump.log.isolation import replay_slice, transactions_of, transactions_of_slices
-from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition, whole_log
-from kdump.log.slice_tasks import LogOfSlices, answers_of_slices, headers_of
+from kdump.log.log_slice import HIGHEST, HeaderPass, LogSlice, SlicedPartition, whole_log
+from kdump.log.slice_tasks import LogOfSlices, answers_of_slices, headers_of_piece, linked_slices
 from kdump.named_tuple import NamedTuple
-from kdump.storage.partition import Partition, carried, logs_of_partition
+from kdump.storage.partition import LogFile, Partition, carried, logs_of_partition
+from kdump.storage.ranges import cut_into_pieces
 
 _SMALL_BYTES: Final = 8 << 20
 """A topic-partition up to this size is one task, where the engine does not say how large tasks should be."""
@@ -58,7 +61,7 @@ class _Task:
     @property
     def size_bytes(self) -> int:
         """The bytes of logs that the task reads."""
-        return self.what.log.size if isinstance(self.what, LogSlice) else _size_of(self.what)
+        return self.what.size_bytes if isinstance(self.what, LogSlice) else _size_of(self.what)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -78,15 +81,15 @@ def rows_on(
 def _rows_of_some(
     engine: Engine, table: str, several: list[Partition], max_batch_bytes: int
 ) -> Iterator[tuple[Partition, WholeRows]]:
-    headers = dict(_headers(engine, several))
-    without = {number for number, each in headers.items() if table == "transactions" and not each.transactional}
+    cut = dict(_cut_logs(engine, several))
+    without = {number for number, log in cut.items() if table == "transactions" and not log.headers.transactional}
 
     def tasks() -> Iterator[_Task]:
         for number, each in enumerate(several):
-            if number not in headers:
+            if number not in cut:
                 yield _Task(number, table, carried(each), max_batch_bytes)
             elif number not in without:
-                yield from (_Task(number, table, part, max_batch_bytes) for part in whole_log(each).slices)
+                yield from (_Task(number, table, part, max_batch_bytes) for part in cut[number].slices)
 
     results = groupby(engine.map(_run, tasks()), key=lambda pair: pair[0].number)
     for number, each in enumerate(several):
@@ -94,32 +97,64 @@ def _rows_of_some(
             yield each, WholeRows([])
             continue
         found = (result for _, result in next(results)[1])
-        yield each, _joined(table, each, headers[number], found) if number in headers else next(found)
+        yield each, _joined(table, each, cut[number], found, max_batch_bytes) if number in cut else next(found)
 
 
-def _joined(table: str, partition: Partition, headers: HeaderPass, found: Iterable[Any]) -> WholeRows:
-    rows = list[TableRow]()
+class _CutLog(NamedTuple):
+    """A topic-partition in slices, and what its headers say."""
+
+    slices: tuple[LogSlice, ...]
+    headers: HeaderPass
+
+
+def _joined(table: str, partition: Partition, log: _CutLog, found: Iterable[Any], max_batch_bytes: int) -> WholeRows:
+    rows, whole = list[TableRow](), whole_log(partition)._replace(slices=log.slices, headers=log.headers)
     try:
-        rows.extend(KINDS[table].joined(whole_log(partition)._replace(headers=headers), headers, found))
+        rows.extend(KINDS[table].joined(whole, log.headers, _exact(table, log.slices, found, max_batch_bytes)))
     except SourceError as error:
         return WholeRows(rows, error=error)
     return WholeRows(rows)
 
 
-def _headers(engine: Engine, partitions: list[Partition]) -> Iterator[tuple[int, HeaderPass]]:
-    """Of each topic-partition that is cut what its headers say: those that are large, and in order."""
+def _exact(table: str, slices: Iterable[LogSlice], found: Iterable[Any], max_batch_bytes: int) -> Iterator[Any]:
+    """What the slices of a log are. Where damage lies at a cut of a file, it is read here as one: its first slice."""
+    for log, several in groupby(zip(slices, found, strict=True), key=lambda pair: pair[0].log):
+        results = [result for _, result in several]
+        if len(results) > 1 and not all(each.is_exact for each in results):
+            results = [KINDS[table].of_slice(LogSlice(log), max_batch_bytes)] + [type(each)() for each in results[1:]]
+        yield from results
+
+
+def _cut_logs(engine: Engine, partitions: list[Partition]) -> Iterator[tuple[int, _CutLog]]:
+    """The topic-partitions that are cut, each with its number: those that are large, and in order."""
     sizes = task_sizes(engine)
     most = _SMALL_BYTES if sizes is None else sizes.range_bytes
-    large = (
-        LogOfSlices(number, whole_log(each).slices)
+    pieces = {
+        number: found
         for number, each in enumerate(partitions)
-        if len(each.segments) > 1 and _size_of(each) > most
+        if _size_of(each) > most and len(found := _pieces(each, sizes, engine.slots)) > 1
+    }
+    large = (LogOfSlices(number, several) for number, several in pieces.items())
+    for number, answers in answers_of_slices(engine, headers_of_piece, large):
+        linked = linked_slices(pieces[number], answers)
+        several = [(each, headers) for each, headers in linked if not isinstance(headers, SourceError)]
+        if len(several) == len(linked) > 1 and (headers := joined_headers(several)).is_ordered:
+            yield number, _CutLog(tuple(each for each, _ in several), headers)
+
+
+def _pieces(partition: Partition, sizes: TaskSizes | None, slots: int) -> tuple[LogSlice, ...]:
+    """The log files of a topic-partition, or pieces of them, in log order."""
+    step = HIGHEST if sizes is None else sizes.ranges_of(_size_of(partition), slots)
+    ranges = (
+        part for segment in partition.segments for part in cut_into_pieces(segment, _piece_bytes(segment.log, step))
     )
-    for number, answers in answers_of_slices(engine, headers_of, large):
-        several = [each for each in answers if not isinstance(each, SourceError)]
-        slices = whole_log(partitions[number]).slices
-        if len(several) == len(slices) and (headers := joined_headers(zip(slices, several, strict=True))).is_ordered:
-            yield number, headers
+    return tuple(LogSlice(part.segment.log, start=part.start, stop=part.stop) for part in ranges)
+
+
+def _piece_bytes(log: LogFile, step: int) -> int | None:
+    """The size of about equal pieces of a log file, None for one."""
+    pieces = round(log.size / step) if log.kind is Kind.LOG else 1
+    return -(-log.size // pieces) if pieces > 1 else None
 
 
 def _run(task: _Task) -> Any:

@@ -64,11 +64,15 @@ def _numbers(row: ProducerRow | None, *, sampled: bool) -> TableRow:
 
 
 class SliceProducers(NamedTuple):
-    """What the producers of a whole log need of one slice, read alone. `error` is what ended the read."""
+    """What the producers of a whole log need of one slice, read alone.
+
+    `error` is what ended the read. `is_exact` as LogSlice has it.
+    """
 
     events: tuple[bytes, ...] = ()
     written: ProducerTable = ProducerTable()
     error: SourceError | None = None
+    is_exact: bool = True
 
 
 def producers_of_slices(partition: SlicedPartition, slices: Iterable[SliceProducers]) -> Iterator[TableRow]:
@@ -91,13 +95,13 @@ def producers_of_slices(partition: SlicedPartition, slices: Iterable[SliceProduc
 
 def slice_producers(each: LogSlice, max_batch_bytes: int) -> SliceProducers:
     """The producers of one slice."""
-    written, events = ProducerRows(), list[bytes]()
+    written, events, is_exact = ProducerRows(), list[bytes](), True
     try:
         if each.log.kind is Kind.LOG:
-            _read(each, written, events.append, max_batch_bytes)
+            is_exact = _read(each, written, events.append, max_batch_bytes)
     except SourceError as error:
         return SliceProducers(error=error)
-    return SliceProducers(tuple(events), producer_table(written))
+    return SliceProducers(tuple(events), producer_table(written), is_exact=is_exact)
 
 
 def _first_state(partition: SlicedPartition) -> Producers:
@@ -107,14 +111,19 @@ def _first_state(partition: SlicedPartition) -> Producers:
     return state
 
 
-def _read(each: LogSlice, written: ProducerRows, on_events: Callable[[bytes], object], max_batch_bytes: int) -> None:
+def _read(each: LogSlice, written: ProducerRows, on_events: Callable[[bytes], object], max_batch_bytes: int) -> bool:
+    """Add the batches of a slice. Returns whether that is exact, as LogSlice has it."""
     base = each.log.base_offset
     collector = Collector(-1 if base is None else base, max_batch_bytes=max_batch_bytes, producers=written)
     how = {"max_batch_bytes": max_batch_bytes, "runs": Runs(), "everything": True, "rows": _CHUNK_BATCHES}
+    first: int | None = None
     with each.log.open() as source:
-        for item in walk_of_slice(each, source, on_events=on_events, **how):
+        walk = walk_of_slice(each, source, on_events=on_events, **how)
+        for item in walk:
             if isinstance(item, BatchChunk) and not item.damaged:
+                first = item.row(0).position if first is None else first
                 collector.add_rows(item.walk.scanner.rows, item.batches, *item.walk.window)
+    return each.is_exact(first, walk.position)
 
 
 def _load_first_snapshot(partition: SlicedPartition, state: Producers) -> None:
