@@ -22,7 +22,7 @@ from kdump.spark.source_limits import EARLIEST, LATEST, offsets_text
 from kdump.spark.source_options import ISOLATION, LAST_STABLE, SourceOptions, Table, parse_batch_options
 from kdump.spark.source_planning import known_logs
 from kdump.spark.source_schema import arrow_schema, as_expected, loss_columns, record_columns, source_schema
-from kdump.spark.source_tables import table_on
+from kdump.spark.source_tables import has_few_segments, table_on
 from kdump.spark.store_settings import NO_STORES, StoreSettings
 from kdump.spark.stream_options import LOSSES_LOCATION
 from kdump.storage.file_store import is_url
@@ -52,8 +52,9 @@ def read(
     `timestamps`: the records from the first one at or after a time to the one before the first at or after another.
     `columns`: those of the records that it has, in this order. `options` are further ones of the data source. URLs are
     read with the session's settings spark.hadoop.fs.s3a.* and the like. The tables findings, producers, transactions,
-    groups and comparisons are read at once, by a job that gives each segment of a large topic-partition a task of its
-    own. So are the headers of large logs without producer snapshots, for `kafka.isolation.level=read_committed`.
+    groups and comparisons are read at once, by a job that gives the segments of a large topic-partition, and parts of a
+    large segment, tasks of their own; segments too, where there are few. So are the headers of large logs without
+    producer snapshots, for `kafka.isolation.level=read_committed`.
     """
     several = [paths] if isinstance(paths, str | PathLike) else list(paths)
     texts = [fspath(path) for path in several]
@@ -62,8 +63,12 @@ def read(
     if not texts:
         schema = _schema_of(parse_batch_options({**given, "path": os.curdir}), columns)
         return spark.createDataFrame(pa.Table.from_batches([], arrow_schema(schema)), schema=schema)
-    if options.get("table", "").lower() in _FOLDED:
-        return _folded(spark, parse_batch_options({**given, "paths": json.dumps(texts)}), columns)
+    if (table := options.get("table", "").lower()) in (*_FOLDED, Table.SEGMENTS, Table.BATCHES):
+        chosen = parse_batch_options({**given, "paths": json.dumps(texts)})
+        if table in _FOLDED or (table == Table.SEGMENTS and _has_few_segments(spark, chosen)):
+            return _folded(spark, chosen, columns)
+        if table == Table.BATCHES and chosen.min_partitions is None:
+            given["minPartitions"] = str(_parts_of_batches(spark, chosen))
     if options.get(ISOLATION, "").lower() == "read_committed":
         given |= _stable_offsets(spark, parse_batch_options({**given, "paths": json.dumps(texts)}))
     reader = spark.read.format("kdump").options(**given)
@@ -89,6 +94,17 @@ def _engine_of(spark: "SparkSession", options: SourceOptions) -> Iterator[SparkE
         yield SparkEngine(backend, stores=options.stores)
     finally:
         NO_STORES.use()
+
+
+def _has_few_segments(spark: "SparkSession", options: SourceOptions) -> bool:
+    with _engine_of(spark, options):
+        return has_few_segments(options)
+
+
+def _parts_of_batches(spark: "SparkSession", options: SourceOptions) -> int:
+    """So many tasks that all slots end at about the same time."""
+    with _engine_of(spark, options) as engine:
+        return 2 * engine.slots
 
 
 def _stable_offsets(spark: "SparkSession", options: SourceOptions) -> dict[str, str]:

@@ -3,10 +3,12 @@
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, cast
 
 import pyarrow as pa
 
+from kdump.convert.log_tables.batch_table import WHOLE, BatchPart, batch_parts
 from kdump.convert.log_tables.comparison_table import copies_at
 from kdump.convert.log_tables.table_reader import (
     CUT_TABLES,
@@ -30,20 +32,22 @@ from kdump.spark.source_losses import on_this_host
 from kdump.spark.source_options import SourceOptions, Table, TopicSelection
 from kdump.storage.copies import is_snapshot
 from kdump.storage.discovery import discover
-from kdump.storage.file_store import absolute, is_directory
+from kdump.storage.file_store import absolute, is_directory, is_url
 from kdump.storage.partition import LogDirectory, Partition, logs_of_partition
+from kdump.storage.ranges import LEAST_BYTES
 
 
 class TablePart(NamedTuple):
     """The topic-partitions of a task. `log_directories` are those of whose own files the findings are.
 
-    `bases`: of a single topic-partition, the segments with base offsets in this range. `compared`: the topic-partitions
-    whose copies are compared; among the paths are fingerprints then.
+    `bases`: of a single topic-partition, the segments with base offsets in this range, and of a single segment the
+    `batches`. `compared`: the topic-partitions whose copies are compared; among the paths are fingerprints then.
     """
 
     paths: tuple[str, ...] = ()
     log_directories: tuple[str, ...] = ()
     bases: OffsetRange | None = None
+    batches: BatchPart = WHOLE
     compared: tuple[TopicPartition, ...] = ()
 
 
@@ -68,7 +72,11 @@ def plan_table(options: SourceOptions) -> list[TablePart]:
                 chosen.setdefault(found.path, _sizes_of(found, options.table))
     if options.table is Table.GROUPS:
         return [TablePart(options.paths)]  # a lag is about two partitions
-    parts = [*_parts(chosen, _part_bytes(chosen, options.min_partitions or 1))]
+    least = options.min_partitions or 1
+    part_bytes = _part_bytes(chosen, least)
+    parts = [*_parts(chosen, part_bytes)]
+    if options.table is Table.BATCHES and len(parts) < least:
+        parts = [one for each in parts for one in _cut_segment(each, chosen, part_bytes)]
     return parts + [TablePart(log_directories=(path,)) for path in directories]
 
 
@@ -107,7 +115,7 @@ def _together(paths: Mapping[TopicPartition, list[str]], group: Sequence[TopicPa
 
 
 def table_on(engine: Engine, options: SourceOptions, columns: Sequence[str]) -> pa.RecordBatchReader:
-    """The rows of a table that are not in CUT_TABLES, read by the tasks of an engine, large logs in parts.
+    """The rows of a table but batches, read by the tasks of an engine, large logs in parts.
 
     Raises SourceOptionError, SourceError.
     """
@@ -122,6 +130,20 @@ def table_on(engine: Engine, options: SourceOptions, columns: Sequence[str]) -> 
     whole = table_of(discover(paths), paths, table, engine, on_error=on_error)
     batches = (_chosen(batch, options.selection).select(columns) for batch in whole)
     return pa.RecordBatchReader.from_batches(schema_of(whole.schema, columns), batches)
+
+
+def has_few_segments(options: SourceOptions) -> bool:
+    """Whether the rows of the table segments take little memory. Raises SourceOptionError, SourceError."""
+    rest = _FEW_SEGMENTS
+    for found in _chosen_of(options):
+        rest -= len(found.segments) if isinstance(found, Partition) else 0
+        if rest < 0:
+            return False
+    return True
+
+
+_FEW_SEGMENTS: Final = 4096
+"""More have enough tasks without cuts in them, and their rows would take the driver's memory."""
 
 
 def _chosen_of(options: SourceOptions) -> Iterator[Partition | LogDirectory]:
@@ -196,6 +218,23 @@ def _cut(path: str, segments: Sequence[tuple[int, int]], part_bytes: int) -> Ite
     yield TablePart((path,), bases=OffsetRange(start, segments[-1][0] + 1))
 
 
+def _cut_segment(part: TablePart, chosen: Mapping[str, _Sizes], part_bytes: int) -> list[TablePart]:
+    """A part that is one large segment, in parts of its batches. Of an object store its headers would be all bytes."""
+    path = part.paths[0]
+    segments = chosen[path].segments
+    bases = [base for base, _ in segments if part.bases is None or base in range(*part.bases)]
+    if len(part.paths) > 1 or len(bases) != 1 or dict(segments)[bases[0]] < 2 * LEAST_BYTES or is_url(path):
+        return [part]
+    own = OffsetRange(bases[0], bases[0] + 1)
+    for found in discover([path]):
+        for segment in found.segments if isinstance(found, Partition) and found.path == path else ():
+            if segment.log.base_offset == bases[0]:
+                with suppress(SourceError):  # the task says what cannot be read
+                    several = batch_parts(segment.log, max(part_bytes, LEAST_BYTES))
+                    return [part._replace(bases=own, batches=batches) for batches in several]
+    return [part]
+
+
 def read_table(part: TablePart, options: SourceOptions, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a task. Raises SourceError unless failOnDataLoss is false."""
     table = cast(TableName, options.table.value)
@@ -208,7 +247,8 @@ def read_table(part: TablePart, options: SourceOptions, columns: list[str]) -> I
         yield from comparisons_of(part.paths, part.compared, columns=columns, on_error=on_error)
         return
     if part.bases is not None:
-        yield from part_of_table(part.paths[0], table, part.bases, columns=columns, on_error=on_error)
+        path, batches = part.paths[0], part.batches
+        yield from part_of_table(path, table, part.bases, batches=batches, columns=columns, on_error=on_error)
         return
     for path in part.paths:
         yield from table_reader(path, table, columns=columns, on_error=on_error)

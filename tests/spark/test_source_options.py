@@ -29,6 +29,7 @@ from kdump.spark.source_planning import plan_ranges
 from kdump.spark.source_reader import read_range
 from kdump.storage.object_store import object_store
 from support import build
+from support.damage import DAMAGES
 from support.directories import TOPIC_ID, metadata
 from support.object_stores import Unsteady
 
@@ -483,6 +484,27 @@ def test_a_table_is_cut_into_segments(name: str, tmp_path: Path) -> None:
         at = rng.randrange(len(data))
         data[at : at + 20] = bytes(len(data[at : at + 20]))
         log.write_bytes(data)
+
+
+def test_the_batches_of_a_large_segment_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows are those of one task, of damaged copies too, and in the same order."""
+    from kdump.convert.log_tables.table_reader import table_reader
+
+    monkeypatch.setattr("kdump.spark.source_tables.LEAST_BYTES", 1)
+    rng = random.Random(8)
+    log = tmp_path / "t-0" / f"{0:020d}.log"
+    log.parent.mkdir()
+    values = ([build.record(b"k", rng.randbytes(rng.randrange(300)))] for _ in range(90))
+    whole = build.segment(*(build.batch(value, base_offset=offset) for offset, value in enumerate(values)))
+    cut = []
+    for name in (None, "flip-bit", "zero-body", "zero-range", "flip-length", "nested-batch", "swap-batches", "cut"):
+        log.write_bytes(whole if name is None else DAMAGES[name](whole, rng))
+        expected = table_reader(tmp_path, "batches").read_all().to_pylist()
+        for least in range(1, 9):
+            spread = partitions(tmp_path, table="batches", minPartitions=str(least))
+            assert [row for rows in spread for row in rows] == expected, (name, least)
+            cut.append(len(spread))
+    assert cut[:8] == list(range(1, 9))
 
 
 @pytest.mark.parametrize("table", ["findings", "producers", "transactions", "groups"])

@@ -1,6 +1,7 @@
 """The batches of log files as columns: the rows that the kernel makes of their headers."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 import pyarrow as pa
@@ -12,6 +13,8 @@ from kdump.format.batch import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_T
 from kdump.format.naming import Kind
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
+from kdump.log.header_pass import BatchBorder, batch_borders
+from kdump.named_tuple import NamedTuple
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.walk import BatchChunk
@@ -25,14 +28,36 @@ _LIMIT: Final = 1 << SUSPECTS.index("batch/limit")
 _NO_TIMESTAMP: Final = 2  # in TIMESTAMP_TYPE_NAMES
 
 
-def batch_table(log: LogFile, of: Origin, max_batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The batches of a log file in byte order, those that are not valid too. Raises SourceError."""
+class BatchPart(NamedTuple):
+    """The batches of a log file that begin at `begin`, or at its first byte, and before `stop`, or its end."""
+
+    begin: BatchBorder | None = None
+    stop: int | None = None
+
+
+WHOLE: Final = BatchPart()
+
+
+def batch_parts(log: LogFile, step_bytes: int) -> list[BatchPart]:
+    """Parts of a log file of about so many bytes, whose rows are those of the whole. Raises SourceError.
+
+    One part where headers are not in order. Reads the headers.
+    """
+    borders = [None, *batch_borders(log, step_bytes), None]
+    return [BatchPart(begin, stop and stop.position) for begin, stop in pairwise(borders)]
+
+
+def batch_table(log: LogFile, of: Origin, max_batch_bytes: int, part: BatchPart = WHOLE) -> Iterator[pa.RecordBatch]:
+    """The batches of a log file, or of a part, in byte order, those that are not valid too. Raises SourceError."""
     rows = _Rows(log, of)
     with log.open() as source:
         walk = walk_of(
             log.kind,
             source,
             base_offset=log.base_offset,
+            start=0 if part.begin is None else part.begin.position,
+            stop=part.stop,
+            carry=None if part.begin is None else part.begin.carry,
             everything=True,
             max_batch_bytes=max_batch_bytes,
             rows=_CHUNK_BATCHES,

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from kdump.convert.log_tables.batch_table import batch_table
+from kdump.convert.log_tables.batch_table import WHOLE, BatchPart, batch_table
 from kdump.convert.log_tables.comparison_table import comparison_rows, copies_at
 from kdump.convert.log_tables.cut_tables import rows_on
 from kdump.convert.log_tables.origin import Origin
@@ -150,21 +150,26 @@ def part_of_table(
     table: TableName,
     bases: OffsetRange,
     *,
+    batches: BatchPart = WHOLE,
     columns: Sequence[str] | None = None,
     on_error: OnError | None = None,
 ) -> pa.RecordBatchReader:
     """Read the rows of a table that are about the segments of a topic-partition with base offsets in a range.
 
-    The rows of all parts are those of the whole. Returns and raises as `table_reader` does.
+    `batches`: of a single segment, and of the table batches, some of its batches alone. The rows of all parts are those
+    of the whole. Returns and raises as `table_reader` does.
     """
     whole = TABLES[table]
     schema = whole if columns is None else schema_of(whole, columns)
-    batches = _Tables([path], on_error, MAX_BATCH_BYTES, deep=False, bases=bases).batches(table)
-    return pa.RecordBatchReader.from_batches(schema, (each.select(schema.names) for each in batches))
+    tables = _Tables([path], on_error, MAX_BATCH_BYTES, deep=False, bases=bases, part=batches)
+    return pa.RecordBatchReader.from_batches(schema, (each.select(schema.names) for each in tables.batches(table)))
 
 
 class _Tables:
-    """The record batches of each table; with `bases` those of the segments with base offsets in this range."""
+    """The record batches of each table; with `bases` those of the segments with base offsets in this range.
+
+    `part`: of the table batches a part of each segment.
+    """
 
     def __init__(
         self,
@@ -175,10 +180,11 @@ class _Tables:
         deep: bool,
         on_damage: OnDamage | None = None,
         bases: OffsetRange | None = None,
+        part: BatchPart = WHOLE,
         engine: Engine | None = None,
         only: Collection[TopicPartition] | None = None,
     ) -> None:
-        self._bases, self._engine, self._only = bases, engine, only
+        self._bases, self._part, self._engine, self._only = bases, part, engine, only
         self._on_damage = _ignore if on_damage is None else on_damage
         self._paths, self._on_error, self._max_batch_bytes, self._deep = paths, on_error, max_batch_bytes, deep
 
@@ -234,7 +240,7 @@ class _Tables:
                 if not self._has(part.log):
                     continue
                 try:
-                    yield from batch_table(part.log, of, self._max_batch_bytes)
+                    yield from batch_table(part.log, of, self._max_batch_bytes, self._part)
                 except SourceError as error:
                     self._fail(error)
 
