@@ -236,6 +236,36 @@ def test_bytes_that_are_no_batch() -> None:
         hasher.take(b"1")
 
 
+def test_headers_are_bytes_alone() -> None:
+    batch = build.batch([build.record(b"k", b"v"), build.record(b"k", b"v")])
+    assert batch[-1] == 0  # the number of headers of the last record
+    (first, last), (other, unlike) = hashed(batch), hashed(batch[:-1] + b"\x08")
+    assert first == other
+    assert (last[:3], last[5:]) == (unlike[:3], unlike[5:])
+    assert last[3:5] != unlike[3:5]
+
+
+@pytest.mark.parametrize("room", [0, 100])
+def test_fields_that_go_past_their_record_are_a_status(room: int) -> None:
+    batch = build.batch([build.record(b"key", b"value")])
+    header, payload = batch[:61], batch[61:]
+    hasher = RecordHasher(KEY, 0, HIGHEST)
+    assert hasher.hash_records(header, payload + bytes(room), 0, 1, COMMITTED) == (len(payload), 0, 0)
+    for at, size in ((0, 2), (4, 40), (8, 40)):  # of the record, the key, the value
+        odd = bytearray(payload)
+        odd[at] = 2 * size
+        assert hasher.hash_records(header, bytes(odd) + bytes(room), 0, 1, COMMITTED)[2] != 0, (at, size)
+        assert hasher.count == 0
+    choose = random.Random(room)
+    for _ in range(2000):
+        odd = bytearray(payload)
+        for _ in range(choose.randrange(1, 4)):
+            odd[choose.randrange(len(odd))] = choose.randrange(256)
+        end, left, status = hasher.hash_records(header, bytes(odd) + bytes(room), 0, 1, COMMITTED)
+        assert 0 <= end <= len(odd) + room
+        assert (status == 0) == (left == 0)
+
+
 def test_keys_are_kept_up_to_a_number_and_in_halves() -> None:
     hasher = RecordHasher(KEY, 0, HIGHEST)
     batch = build.batch([build.record(b"k%d" % number, b"v") for number in range(50)])
