@@ -28,7 +28,7 @@ from support.cases import each
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("fsspec", "numpy", "pandas", "pyarrow", "pyspark", "rich")
 FACTOR = 5
-MOST_MODULES = 80
+MOST_MODULES = 77
 """Of kdump, for a verify of one small file."""
 
 
@@ -141,6 +141,13 @@ def test_a_verify_of_a_valid_log_imports_few_modules(log: str) -> None:
     """
     assert not {f"kdump.{name}" for name in rare.split()} & imported
     assert len({name for name in imported if name.startswith("kdump")}) <= MOST_MODULES
+
+
+def test_a_dump_of_a_valid_log_imports_nothing_about_damage(log: str) -> None:
+    """Nor the renderer of JSON and the time zones, which other options need."""
+    done = child("-X", "importtime", "-m", "kdump", "dump", log)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert not {"kdump.verify.catalogue", "kdump.verify.checks", "kdump.render.json", "json", "zoneinfo"} & imported
 
 
 def test_start_of_help(capsys: pytest.CaptureFixture[str]) -> None:

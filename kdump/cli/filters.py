@@ -1,6 +1,5 @@
 """The options of `kdump dump` that say which records are shown, and the values that they become."""
 
-import base64
 import binascii
 import re
 import time
@@ -91,10 +90,12 @@ class TimeZoneParam(ParamType[tzinfo]):
     name = "zone"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tzinfo:
-        from zoneinfo import ZoneInfo
+        if value in ("UTC", "Z"):
+            return UTC
+        from zoneinfo import ZoneInfo  # which reads the paths of the database
 
         try:
-            return UTC if value in ("UTC", "Z") else ZoneInfo(str(value))
+            return ZoneInfo(str(value))
         except (KeyError, ValueError, OSError):
             self.fail(f"{value!r} is not a time zone; write UTC, or a name as in Europe/Berlin", param, ctx)
 
@@ -148,6 +149,8 @@ def _from_hex(text: str) -> bytes:
 
 
 def _from_base64(text: str) -> bytes:
+    import base64  # rarely needed
+
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -9,7 +9,6 @@ import click
 from click.core import ParameterSource
 
 from kdump.render import BYTE_FORMATS, FORMATS, RECORD_FORMATS, RenderOptions
-from kdump.render.template import TemplateError, template_pieces, unescaped
 
 DUMP_FORMATS: Final = (*FORMATS, *(name for name in RECORD_FORMATS if name != "template"), *BYTE_FORMATS)
 """What --format takes; a template has an option of its own."""
@@ -65,6 +64,10 @@ def check(chosen: dict[str, Any]) -> None:
         raise click.UsageError("--control shows control records, which csv, values and templates leave out")
     if name in BYTE_FORMATS and chosen["records"]:
         raise click.UsageError("--records leaves out batches; --format hex shows the bytes of batches")
+    if name != _TEMPLATE and not chosen["separator"]:
+        return
+    from kdump.render.template import TemplateError, template_pieces, unescaped  # which loads the renderer of JSON
+
     try:
         unescaped(chosen["separator"] or "")
         if name == _TEMPLATE:
@@ -89,10 +92,14 @@ def _is_given(name: str) -> bool:
 
 def look(chosen: dict[str, Any], others: RenderOptions) -> RenderOptions:
     """The options of rendering with those that are set here."""
-    separator = "\\n" if chosen["separator"] is None else chosen["separator"]
+    separator = b"\0" if chosen["nul"] else b"\n"
+    if chosen["separator"] is not None and not chosen["nul"]:
+        from kdump.render.template import unescaped
+
+        separator = unescaped(chosen["separator"])
     return others._replace(
         template=chosen["template"] or "",
         null=b"NULL" if chosen["null_words"] else b"",
-        separator=b"\0" if chosen["nul"] else unescaped(separator),
+        separator=separator,
         decoded=is_decoded(chosen),
     )

@@ -20,7 +20,6 @@ from kdump.render import PAGE_FORMATS
 from kdump.storage import discovery
 from kdump.storage.file_store import check_password
 from kdump.storage.partition import LogDirectory, LogFile, Partition, without_companions
-from kdump.verify.next_step import shell_command
 
 if TYPE_CHECKING:
     from kdump.render.base import PageOptions
@@ -262,6 +261,8 @@ def output_format(*names: str, note: str = "") -> Callable[[Command], Command]:
 
     def chosen(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
         if value in PAGE_FORMATS and sys.stdout.isatty():
+            from kdump.verify.next_step import shell_command
+
             command = shell_command(["kdump", *sys.argv[1:]])
             raise click.UsageError(
                 f"--format {value} is a page, which goes to a file or a pipe and not to a terminal:"

@@ -32,16 +32,13 @@ from kdump.storage.partition import LogFile
 from kdump.storage.records import UNOPENED, open_in_pieces
 from kdump.storage.source import Source, reader_of
 from kdump.storage.walk import BatchChunk, Gap, Tail, TailContent, Walk
-from kdump.verify.catalogue import CATALOGUE
-from kdump.verify.checks import framing
-from kdump.verify.checks.suspect_batches import explain
-from kdump.verify.findings import Finding
 
 if TYPE_CHECKING:
     from kdump.dump.filters import RecordSelection
     from kdump.dump.isolation import UncommittedRead
     from kdump.format.internal_topics.decoded import RecordDecoder
     from kdump.format.value_schemas.value_decoder import ValueDecoder
+    from kdump.verify.findings import Finding
 
 # the suspect bits of a batch none of whose fields can be trusted
 _DAMAGED = {1 << SUSPECTS.index(code): code for code in ("batch/crc", "batch/magic", "batch/limit")}
@@ -64,7 +61,7 @@ def dump_logs(files: Iterable[LogFile | SourceError], options: DumpOptions | Non
         yield RecordCount(limit.taken)
 
 
-def damage_note(finding: Finding) -> DamageNote:
+def damage_note(finding: "Finding") -> DamageNote:
     """The note of a finding that is not shown itself."""
     return DamageNote(finding.path, finding.severity, finding.code)
 
@@ -284,6 +281,8 @@ def dump_messages(
             if file.kind in naming.FETCH_KINDS and isinstance(item, Tail) and messages.is_cut_off(item):
                 item = item._replace(reason=TailContent.TORN)
             else:
+                from kdump.verify.checks import framing
+
                 yield damage_note(framing.not_a_batch(file.path, item, file.preallocated))
             if everything:
                 yield item._replace(position=start + item.position)
@@ -326,6 +325,8 @@ def _dump_batches(
         diagnosis = chunk.diagnosis(index) if suspect else None
         codes = set[str]()
         if diagnosis is not None:
+            from kdump.verify.checks.suspect_batches import explain
+
             for finding in explain(path, batch, diagnosis, messages.base_offset):
                 codes.add(finding.code)
                 yield damage_note(finding)
@@ -335,6 +336,8 @@ def _dump_batches(
         if event is None:
             continue
         if event.damage is not None and event.damage not in codes:
+            from kdump.verify.catalogue import CATALOGUE
+
             yield DamageNote(path, CATALOGUE[event.damage].severity, event.damage)
         # the base offset of a wrapper message is known only after it was opened
         if not options.includes_batch(event.batch):
@@ -483,6 +486,8 @@ def _open(
 
 def _above_limit(path: str, event: BatchEvent, limit_bytes: int) -> CompanionDamage:
     """Why a batch is shown without its records."""
+    from kdump.verify.catalogue import CATALOGUE
+
     batch, severity = event.batch, CATALOGUE["batch/limit"].severity
     what = "is" if event.crc_ok is None else "decompresses to"
     return CompanionDamage(

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator
 
 from kdump.dump.events import BatchEvent, CompanionDamage, DumpFailure, FileBegin, IsolationNote, RecordCount
 from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
-from kdump.verify.catalogue import CATALOGUE
-from kdump.verify.checks import framing
 from kdump.verify.findings import Severity
 
 CountEvent = RecordCount | CompanionDamage | DumpFailure | IsolationNote
@@ -22,8 +20,12 @@ def counted(events: Iterable[object]) -> Iterator[CountEvent]:
                 path, preallocated = file.path, file.preallocated
             case BatchEvent(batch, damage) if damage is not None:
                 reason = f"the batch at byte {batch.position} is damaged ({damage}): not all of its records are counted"
+                from kdump.verify.catalogue import CATALOGUE
+
                 yield CompanionDamage(path, CATALOGUE[damage].severity, reason)
             case Gap() | Tail() | SearchLimit() | ForeignBatch():
+                from kdump.verify.checks import framing
+
                 finding = framing.not_a_batch(path, event, preallocated)
                 if finding.severity > Severity.WARNING:
                     end = event.position + event.length

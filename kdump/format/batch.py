@@ -25,7 +25,6 @@ Record batch (Kafka's DefaultRecordBatch, KIP-98; delete horizon KIP-534); integ
 import struct
 from typing import TYPE_CHECKING, Final
 
-from kdump.format import legacy
 from kdump.kernel.results import NO_VALUE
 from kdump.named_tuple import NamedTuple
 
@@ -146,7 +145,11 @@ class Batch(NamedTuple):
     @property
     def header_size(self) -> int:
         """The bytes before the records, or before the length of a message's key."""
-        return HEADER_SIZE if self.magic >= 2 else legacy.KEY_LENGTH_AT[1 if self.magic == 1 else 0]
+        if self.magic >= 2:
+            return HEADER_SIZE
+        from kdump.format import legacy
+
+        return legacy.KEY_LENGTH_AT[1 if self.magic == 1 else 0]
 
     @property
     def last_offset_delta(self) -> int:

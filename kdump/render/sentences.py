@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from kdump.broker.defaults import LATER_RELEASE, RELEASE
 from kdump.render.escaping import path_text, quoted
 
 if TYPE_CHECKING:
@@ -61,16 +60,16 @@ def gap_reason(gap: Gap | ForeignBatch | SearchLimit) -> str:
 
 
 _REACTIONS = {
-    "truncates": f"the next start of {RELEASE} truncates these bytes",
-    "deletes": f"the next start of {RELEASE} deletes the file",
-    "rebuilds": f"the next start of {RELEASE} rebuilds the file",
-    "refuses": f"{RELEASE} does not start with it",
-    "renames": f"the next start of {RELEASE} renames the directory to NAME-stray, and serves none of its records",
-    "ignores": f"the next start of {RELEASE} does nothing about it",
+    "truncates": "the next start of {} truncates these bytes",
+    "deletes": "the next start of {} deletes the file",
+    "rebuilds": "the next start of {} rebuilds the file",
+    "refuses": "{} does not start with it",
+    "renames": "the next start of {} renames the directory to NAME-stray, and serves none of its records",
+    "ignores": "the next start of {} does nothing about it",
 }
 _OF_LINES = {
-    "deletes": f"the next start of {RELEASE} deletes the line",
-    "rebuilds": f"the next start of {RELEASE} corrects it",
+    "deletes": "the next start of {} deletes the line",
+    "rebuilds": "the next start of {} corrects it",
 }
 """The same for a finding about a line of a checkpoint."""
 _COMPLETE = frozenset(("file/name", "txn/hanging"))
@@ -85,14 +84,17 @@ def finding_sentence(finding: Finding) -> str:
     ignored = finding.broker == "ignores"
     if finding.broker is None or finding.code in _COMPLETE or (ignored and not finding.severity):
         return finding.message
+    from kdump.broker.defaults import RELEASE  # without findings nothing is said of a broker
+
     words = _REACTIONS | _OF_LINES if finding.code.startswith(("checkpoint/", "epoch/")) else _REACTIONS
-    return f"{finding.message}; {words[finding.broker]}{_later_words(finding)}"
+    return f"{finding.message}; {words[finding.broker].format(RELEASE)}{_later_words(finding)}"
 
 
 def _later_words(finding: Finding) -> str:
     """What LATER_RELEASE does about a finding where that differs, and what mends it."""
     if finding.later_broker is None:
         return ""
+    from kdump.broker.defaults import LATER_RELEASE
     from kdump.verify.next_step import repair_of  # rarely needed
 
     return f"; {LATER_RELEASE} does not start with it, until it is mended ({repair_of(finding.code)})"
@@ -218,6 +220,8 @@ def partition_summary(summary: PartitionSummary) -> str:
     if outcome.refusals:
         return f"{line}; a broker refuses to start"
     if outcome.later_refusals:
+        from kdump.broker.defaults import LATER_RELEASE
+
         line += f"; {LATER_RELEASE} refuses to start"
     if outcome.log_end_offset != summary.log_end_offset or outcome.truncations:
         left = offsets_text(outcome.log_start_offset, outcome.log_end_offset)

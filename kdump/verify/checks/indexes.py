@@ -10,7 +10,6 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kdump.broker.defaults import INDEX_INTERVAL_BYTES
 from kdump.errors import SourceError
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, index_extent
 from kdump.format.naming import Kind
@@ -173,6 +172,8 @@ def check_offset_index(log_path: str, index: IndexFile | None, scanned: IndexSca
 
 def _lazy(scanned: IndexScan) -> Severity | None:
     """Info for a small active segment: a broker creates an index when it is first used (LazyIndex)."""
+    from kdump.broker.defaults import INDEX_INTERVAL_BYTES
+
     return Severity.INFO if scanned.active and scanned.end <= INDEX_INTERVAL_BYTES else None
 
 
