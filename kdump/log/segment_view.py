@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MOST_CUTS: Final = 1 << 14
 """A range with more damaged places has no view. The stretch before each of them takes about 2 KiB."""
+MOST_ITEMS: Final = 4 * MOST_CUTS
+"""So many stretches and damages are kept in all views of a partition, about 64 MiB: two full segments and more."""
 MOST_BREAKS: Final = 5
 """So often a stretch of a range ends because the next batch does not continue it (kdump.kernel.scan)."""
 ORDER_CODES: Final = frozenset({"offset/backwards", "offset/range", "epoch/backwards"})

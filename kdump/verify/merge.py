@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET, TIME_ENTRY
 from kdump.kernel.results import NO_VALUE, ScanState
-from kdump.log.segment_view import MOST_CUTS, OFFSETS_OUT_OF_ORDER, Stretch
+from kdump.log.segment_view import MOST_ITEMS, OFFSETS_OUT_OF_ORDER, Stretch
 from kdump.verify.range_summary import IndexEntries, RangeSummary, ValidPrefix
 
 if TYPE_CHECKING:
     from kdump.log.segment_view import ViewItem
 
 _MOST: Final = (1 << 63) - 1  # where the kernel stops counting
-_MOST_ITEMS: Final = 4 * MOST_CUTS  # stretches, damages, and what lies in these
 BACK_MS: Final = 7 * 86_400_000
 """The step back between the timestamps of two batches from which on it is counted."""
 
@@ -73,7 +72,7 @@ def _add_findings(left: RangeSummary, right: RangeSummary) -> None:
 
 def _joined_views(left: RangeSummary, right: RangeSummary, *, at_break: bool) -> "list[ViewItem] | None":
     """What both ranges show of the file. Without damage or a break at the border a stretch goes on there."""
-    if left.view is None or right.view is None or len(left.view) + len(right.view) > _MOST_ITEMS:
+    if left.view is None or right.view is None or len(left.view) + len(right.view) > MOST_ITEMS:
         return None
     events = len(left.events)
     items = [item._replace(events=events + item.events) if isinstance(item, Stretch) else item for item in right.view]

@@ -12,7 +12,7 @@ from kdump.format.checkpoint import CheckpointError, epoch_entries
 from kdump.format.naming import Kind
 from kdump.kernel.results import ScanState
 from kdump.log.compaction import is_compacted_log
-from kdump.log.segment_view import MOST_ROWS, SegmentView, Stretch, StretchProducers
+from kdump.log.segment_view import MOST_ITEMS, MOST_ROWS, SegmentView, Stretch, StretchProducers
 from kdump.log.severity import Severity
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, Partition, Segment
@@ -80,6 +80,7 @@ class PartitionVerifier:
         self._rows_left = MOST_ROWS
         self._transactions: Transactions | None = None
         self._views: dict[str, SegmentView] = {}
+        self._items_left = MOST_ITEMS
         self._cells: dict[str, RangeCells] = {}
         self._is_compacted_topic: bool | None = None
 
@@ -333,7 +334,8 @@ class PartitionVerifier:
             if valid is not None:
                 self._valid[os.path.basename(log.path)] = valid
         name = os.path.basename(log.path)
-        if summary.view is not None and summary.error is None:
+        if summary.view is not None and summary.error is None and len(summary.view) <= self._items_left:
+            self._items_left -= len(summary.view)
             self._views[name] = self._view_of(summary.view, scanned, is_noted=broken_before)
         if self._partition.whole and name not in self._valid and not broken_before:
             from kdump.verify.valid_segments import valid_prefix

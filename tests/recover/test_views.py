@@ -224,6 +224,25 @@ def test_a_partition_without_room_for_transactions_is_planned_alike(
     assert [plan_of(report_of(directory), directory, options) for options in OPTIONS] == wanted
 
 
+def test_a_partition_without_room_for_views_is_planned_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Views of many damages take memory: of the segments after those there is room for, the log is read again."""
+    segments = build.partition(random.Random(3), batches=60, odd=0)
+    data = [segment.data[:80] + b"\xff" + segment.data[81:] for segment in segments]
+    directory = put(
+        tmp_path / "topic-0",
+        {f"{segment.base_offset:020d}.log": bad for segment, bad in zip(segments, data, strict=True)},
+    )
+    report = report_of(directory)
+    assert len(report.views) == len(segments) > 1
+    wanted = [plan_of(report, directory, options) for options in OPTIONS]
+    most = max(len(view.items) for view in report.views.values())
+    monkeypatch.setattr(partition, "MOST_ITEMS", most)
+    few = report_of(directory)
+    assert 1 <= len(few.views) < len(segments)
+    assert sum(len(view.items) for view in few.views.values()) <= most
+    assert [plan_of(few, directory, options) for options in OPTIONS] == wanted
+
+
 def test_a_log_with_many_damages_is_planned_as_if_it_was_read(tmp_path: Path) -> None:
     for number in range(examples(6)):
         rng = random.Random(number)
