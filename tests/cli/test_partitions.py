@@ -17,6 +17,7 @@ from kdump.verify.catalogue import CATALOGUE
 from support import build
 from support.command_runs import FINDING_FIELDS, lines, shown, slow, unwatched, workers_of
 from support.directories import Files, Writer, changed, clean, content, flipped, partition, stem, without, write
+from support.pauses import pause_with
 
 A, B, C, END = (stem(offset) for offset in (0, 10, 20, 30))
 PARTITION_FIELDS = [
@@ -412,7 +413,7 @@ def test_live_forgets_what_was_repaired(kdump: Any, tmp_path: Path, monkeypatch:
     write(tmp_path / "d", changed(files, {name: content(files, name)[:-100]}))
     whole = content(files, name)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kdump.verify.verify.time.sleep", lambda seconds: (tmp_path / "d" / name).write_bytes(whole))
+        pause_with(patch, lambda _: (tmp_path / "d" / name).write_bytes(whole))
         patch.setattr(type(kdump), "watched", unwatched)
         ran = verified(kdump, "--live", "d")
     assert (ran.status, shown(ran), ran.problems) == (0, [], "")
@@ -429,7 +430,7 @@ def test_live_lets_a_broker_delete(kdump: Any, tmp_path: Path) -> None:
             path.unlink()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kdump.verify.verify.time.sleep", delete)
+        pause_with(patch, delete)
         patch.setattr(type(kdump), "watched", unwatched)
         ran = verified(kdump, "--live", "d")
     assert (ran.status, ran.problems) == (0, "")

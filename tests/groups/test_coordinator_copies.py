@@ -23,6 +23,7 @@ from support.damage import NotApplicable, batches, damage
 from support.directories import OTHER_TOPIC_ID, TOPIC_ID
 from support.group_logs import checkpoint, commits, groups, log, measured
 from support.laws import examples
+from support.pauses import pause_with
 from support.plain_cleaner import Written, cleaned
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -324,7 +325,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths of what a broker writes; a list that the test fills. Nothing waits."""
     found: list[str] = []
     monkeypatch.setattr(coordinators, "is_written", lambda copy: copy.path in found)
-    monkeypatch.setattr("time.sleep", lambda _: None)
+    pause_with(monkeypatch, lambda _: None)
     return found
 
 
@@ -354,7 +355,7 @@ def test_a_copy_that_is_written_is_found_again(
         (live / f"{0:020}.log").unlink()
         (live / f"{1:020}.log").write_bytes(batches[1] + batches[2])
 
-    monkeypatch.setattr("time.sleep", clean)
+    pause_with(monkeypatch, clean)
     result = measured(live, other)
     assert (codes(result), committed(result)) == ([], {("g", 0): 2})
 
@@ -366,7 +367,7 @@ def test_files_that_are_written_and_were_named_one_by_one_are_found_again(
     (folder / f"{1:020}.log").write_bytes(commits(("h", "orders", 0, 2), at=1))
     files = sorted(folder.iterdir())
     written.append(str(files[0]))
-    monkeypatch.setattr("time.sleep", lambda _: files[0].write_bytes(commits(("g", "orders", 0, 1))))
+    pause_with(monkeypatch, lambda _: files[0].write_bytes(commits(("g", "orders", 0, 1))))
     result = measured(*files)
     assert (codes(result), committed(result)) == ([], {("g", 0): 1, ("h", 0): 2})
 

@@ -21,6 +21,7 @@ from kdump.writer.builder import marker
 from support import build
 from support.growing_partition import GrowingPartition
 from support.object_stores import Unsteady, copy
+from support.pauses import pause_with
 from support.spark_stream import StreamQuery, as_json
 
 if TYPE_CHECKING:
@@ -344,7 +345,7 @@ def test_a_segment_that_is_being_replaced_is_not_lost(tmp_path: Path, monkeypatc
         if hidden.exists():
             hidden.rename(first)
 
-    monkeypatch.setattr("kdump.spark.stream_logs.time.sleep", pause)
+    pause_with(monkeypatch, pause)
     assert [row[2] for row in query.rest()] == [1, 2]
     assert len(pauses) == 1
 
@@ -437,7 +438,7 @@ def test_a_segment_that_is_replaced_between_planning_and_reading_is_not_lost(
         for path in (first, second):
             path.rename(f"{path}.deleted")
 
-    monkeypatch.setattr("kdump.spark.stream_logs.time.sleep", lambda _: hidden.exists() and hidden.rename(first))
+    pause_with(monkeypatch, lambda _: hidden.exists() and hidden.rename(first))
     query = StreamQuery(tmp_path, startingOffsets="earliest", failOnDataLoss=option)
     assert [row[3] for row in query.batch(before=hide) or ()] == [b"a", b"b", b"c"]
 

@@ -16,6 +16,7 @@ from kdump.stat import scan as scanning
 from kdump.storage.live import LIVE_READS
 from support import build
 from support.cuttings import Ranges
+from support.pauses import pause_with
 
 LOG = "00000000000000000000.log"
 
@@ -49,7 +50,7 @@ Sleep = Callable[[float], None]
 
 def measured(path: Path, sleep: Sleep, engine: Any = None, **options: Any) -> kdump.PartitionStatistics:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("time.sleep", sleep)
+        pause_with(patch, sleep)
         found = list(kdump.stat_logs(kdump.discover([path]), kdump.StatOptions(**options), engine=engine))
     return next(each for each in found if isinstance(each, kdump.PartitionStatistics))
 

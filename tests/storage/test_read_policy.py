@@ -110,6 +110,9 @@ def test_the_page_cache_stays_as_it_was(tmp_path: Path) -> None:
             most = max(most, sum(pages_of(path)))
     assert pages_of(path) == before
     assert 100 < most < 4 * CHUNK_BYTES // PAGE  # a chunk, and what the kernel reads ahead
-    with FileSource(str(path)) as plain:
-        plain.readinto(0, memoryview(bytearray(size)))
-    assert all(pages_of(path))
+    for _ in range(10):  # where memory is short, the kernel itself takes a page now and then
+        with FileSource(str(path)) as plain:
+            plain.readinto(0, memoryview(bytearray(size)))
+        if all(kept := pages_of(path)):
+            break
+    assert all(kept)
