@@ -214,7 +214,19 @@ def _spark_settings(ctx: click.Context, param: click.Parameter, values: tuple[st
         if not equals or not re.fullmatch(r"spark\.[^\s=]+", name):
             raise click.BadParameter(f"{value!r} is not a setting of Spark; write spark.NAME=VALUE", ctx, param)
         found.append((name, setting))
+    if found and not ctx.resilient_parsing:
+        _open_stores_with(found, ctx)
     return tuple(found)
+
+
+def _open_stores_with(settings: list[tuple[str, str]], ctx: click.Context) -> None:
+    """Paths are looked at, and partitions are sought, before there is a session, which costs seconds."""
+    from kdump.spark.store_settings import NO_STORES, StoreSettings
+
+    stores = StoreSettings(settings)
+    if stores != NO_STORES:
+        stores.use()
+        ctx.call_on_close(NO_STORES.use)
 
 
 def spark(command: Command) -> Command:

@@ -133,6 +133,29 @@ def test_commands_on_a_cluster_answer_as_without_one(store: Store, tmp_path: Pat
     assert runs[0][0] == (command[0] != "stat")  # which has no findings
 
 
+def test_a_command_lists_with_the_settings_that_it_is_given_for_spark(store: Store, tmp_path: Path) -> None:
+    """Before the session is there: no environment has the address of the server or the keys."""
+    folder = damaged_copy(tmp_path)
+    url = copied(store.server, folder, "settings").replace("s3://", "s3a://")
+    own = {name: value for name, value in store.server.environment.items() if not name.startswith("AWS_")}
+    settings = {
+        "access.key": "key",
+        "secret.key": "hidden",
+        "endpoint": store.server.url,
+        "endpoint.region": "us-east-1",
+    }
+    given = [f"--spark-conf=spark.hadoop.fs.s3a.{name}={value}" for name, value in settings.items()]
+    done = kdump(
+        *("verify", "--master", MASTER, *given, "--format", "json", url),
+        environment=own | {"AWS_EC2_METADATA_DISABLED": "true"},
+        seconds=SECONDS,
+    )
+    here = kdump("verify", "--format", "json", str(folder), environment=own, seconds=SECONDS)
+    assert "credentials" not in done.problems
+    assert (done.status, done.output.count('"batch/crc"')) == (here.status, here.output.count('"batch/crc"'))
+    assert "hidden" not in done.output + done.problems
+
+
 def test_a_large_log_is_read_in_ranges(store: Store, tmp_path: Path) -> None:
     """Each worker finds its part of an object by the index, and asks for the headers and the records of that part."""
     _, data = put_segment(store.server, "unused-0", 40 << 20)
