@@ -45,11 +45,17 @@ def log_files_at(path: str) -> LogFiles:
 
 
 def checkpointed_start_offset(partition: Partition, path: str) -> int:
-    """The log start offset that a checkpoint of the log directory has for the partition, 0 without one."""
-    starts = [
-        read_offset_checkpoints(above).context(partition).log_start_offset for above in possible_log_directories(path)
-    ]
-    return max((start for start in starts if start is not None), default=0)
+    """The log start offset that a checkpoint of the log directory has for the partition, 0 without one.
+
+    Raises SourceError.
+    """
+    start = 0
+    for above in possible_log_directories(path):
+        context = read_offset_checkpoints(above).context(partition)
+        if context.problem is not None:
+            raise SourceError(context.problem)
+        start = max(start, context.log_start_offset or 0)
+    return start
 
 
 def base_offset_of(file: LogFile) -> int:

@@ -132,11 +132,11 @@ def survey_log(
     context = checkpoint_context(partition)
     base = _base_of(partition)
     survey = _Survey(watch, fold, max(base or 0, context.log_start_offset or 0))
-    problem = error = None
+    problem, error = None if context.problem is None else UNREADABLE, context.problem
     logs = [segment.log for segment in partition.segments]
     if any(log.kind is Kind.KAFKA07 for log in logs):
         problem = KAFKA_07
-    else:
+    elif problem is None:
         try:
             for number, log in enumerate(logs):
                 after = logs[number + 1].base_offset if number + 1 < len(logs) else None

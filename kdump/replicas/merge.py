@@ -174,7 +174,10 @@ def merge_replicas(
 
 
 def _single(copy: Partition, offset: Bounds, options: MergeOptions, *, alone: bool = True) -> MergedPartition:
-    log_start, high_watermark = checkpoint_context(copy)[1:3]
+    context = checkpoint_context(copy)
+    if context.problem is not None and not options.deleted:
+        raise SourceError(context.problem)  # records below the log start offset were deleted
+    log_start, high_watermark = context[1:3]
     bounds = offset if options.deleted else _from(offset, log_start)
     whole = whole_log(copy, bounds)._replace(replica=None if alone else absolute(copy.path))
     return MergedPartition(whole, (copy.path,), log_start_offset=log_start, high_watermark=high_watermark)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kdump.broker.history import EpochRun, History, epoch_runs, history_of
+from kdump.errors import SourceError
 from kdump.log.compaction import checkpoint_context, is_compacted_log
 from kdump.log.log_batches import IndexRange, LogBatches
 from kdump.log.log_slice import LogSlice
@@ -70,6 +71,8 @@ class ReplicaCopy:
         whole = [LogSlice(segment.log) for segment in partition.segments]
         found = LogBatches(whole if part is None else part.slices, grows=grows)
         self.errors = found.read(max_batch_bytes)
+        if self.context.problem is not None:
+            self.errors = [*self.errors, SourceError(self.context.problem)]
         order = ordered(partition, found)
         self.batches, self.left_out = order.batches, list[LeftOutBatch](order.left_out)
         self._spare, self.damage = order.spare, tuple(found.damage)

@@ -20,7 +20,8 @@ class CheckpointContext(NamedTuple):
     `cleaned`: the log cleaner has been over it, up to `cleaner_offset`, or over another partition of its topic.
     `clean_shutdown`: the broker shut down cleanly and has not started since. `start_because` says where the recovery
     point comes from: "checkpoint", a line of the log directory; 0 for "no-line", "no-checkpoint" (the file is missing
-    or cannot be read), and "own", a partition in no log directory.
+    or cannot be read), and "own", a partition in no log directory. `problem`: a file is there and could not be read, so
+    that what it says of the other offsets is not known.
     """
 
     recovery_point: int | None = None
@@ -30,15 +31,22 @@ class CheckpointContext(NamedTuple):
     clean_shutdown: bool = False
     start_because: str = "own"
     cleaner_offset: int | None = None
+    problem: str | None = None
 
 
 class CheckpointOffsets:
     """The offset checkpoints of a log directory, parsed. A file that a broker could not read either counts as empty."""
 
     def __init__(
-        self, contents: Mapping[str, bytes | None], *, clean_shutdown: bool = False, in_log_directory: bool = True
+        self,
+        contents: Mapping[str, bytes | None],
+        *,
+        clean_shutdown: bool = False,
+        in_log_directory: bool = True,
+        problem: str | None = None,
     ) -> None:
         """`contents` are the files by name, `clean_shutdown` whether there is a clean-shutdown file."""
+        self._problem = problem
         self._contents = contents
         self._clean_shutdown = clean_shutdown
         self._in_log_directory = in_log_directory
@@ -74,6 +82,7 @@ class CheckpointOffsets:
             self._clean_shutdown,
             self._start_because(name),
             self._cleaned.get(name),
+            self._problem,
         )
 
     def _start_because(self, name: TopicPartition) -> str:
@@ -87,17 +96,24 @@ class CheckpointOffsets:
 def read_offset_checkpoints(directory: str) -> CheckpointOffsets:
     """The offset checkpoints in a directory. A file that is missing or cannot be read counts as empty."""
     names = _root_names(directory)
-    contents = {}
+    contents, problem = dict[str, bytes | None](), None
     for name in naming.OFFSET_CHECKPOINTS:
-        if names is None or name in names:
-            with suppress(SourceError), open_source(os.path.join(directory, name)) as source:
+        if names is not None and name not in names:
+            continue
+        try:
+            with open_source(os.path.join(directory, name)) as source:
                 contents[name] = read_whole(source, MAX_CHECKPOINT_BYTES)
+        except SourceError as error:
+            # Without a list of the names, one that is missing looks alike. A broker writes others in place of these.
+            if names is not None and name != naming.RECOVERY_POINTS and problem is None:
+                problem = str(error)
     if names is None:
         return CheckpointOffsets(contents, in_log_directory=False)
     return CheckpointOffsets(
         contents,
         clean_shutdown=naming.CLEAN_SHUTDOWN in names,
         in_log_directory=not naming.ROOT_FILES.isdisjoint(names),
+        problem=problem,
     )
 
 

@@ -418,6 +418,20 @@ def test_a_log_start_that_moves(kdump: Any, logs: Path, place: Path) -> None:
     assert len((place / "x.csv").read_text().splitlines()) == 13
 
 
+def test_a_log_start_that_cannot_be_read(kdump: Any, logs: Path, tmp_path: Path, place: Path) -> None:
+    """Which records were deleted is not known: none comes back without being asked for."""
+    checkpoint = logs / "log-start-offset-checkpoint"
+    checkpoint.mkdir()
+    for paths in ((logs,), (logs / "orders-0",), (logs, logs / "orders-0")):
+        ran = kdump.inside("convert", *map(str, paths), "-o", str(place / "out"), "--topic", "orders")
+        assert (ran.status, str(checkpoint) in ran.problems) == (3, True)
+        assert not list(place.rglob("*.parquet"))
+    assert kdump.inside("convert", str(logs), "-o", str(place / "x.csv"), "--include", "deleted").status == 0
+    other = written(tmp_path / "other" / "orders-0", {0: [records(0), records(3)]})
+    ran = kdump.inside("convert", str(logs / "orders-0"), str(other), "-o", str(place / "both"))
+    assert (ran.status, str(checkpoint) in ran.problems) == (3, True)
+
+
 @pytest.mark.parametrize("last", [False, True])
 def test_strict_into_one_file(kdump: Any, tmp_path: Path, place: Path, last: bool) -> None:
     """No output, and the same status, wherever the damage is."""

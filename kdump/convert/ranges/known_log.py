@@ -10,6 +10,7 @@ from itertools import repeat
 
 from kdump.broker.history import EpochRun, History, epoch_runs, history_of
 from kdump.convert.ranges.segment_search import SegmentSearch, has_numbered_segments
+from kdump.errors import SourceError
 from kdump.format.batch import Batch
 from kdump.format.naming import TopicPartition
 from kdump.kernel.valid_batches import row
@@ -127,7 +128,10 @@ class LogKnowledge:
         directory = parent_of(copy.path)
         if directory not in self._checkpoints:
             self._checkpoints[directory] = read_offset_checkpoints(directory)
-        return self._checkpoints[directory].context(copy)
+        context = self._checkpoints[directory].context(copy)
+        if context.problem is not None:
+            raise SourceError(context.problem)  # records below the log start offset were deleted
+        return context
 
     def _is_named_right(self, copy: KnownCopy) -> bool:
         """Whether the names of the files say where the offsets are.
