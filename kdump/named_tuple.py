@@ -68,6 +68,7 @@ else:
             code = _code(len(fields)).replace(co_varnames=("_class", *fields), co_name="__new__")
             new = FunctionType(code, _GLOBALS, "__new__", tuple(defaults.values()))
             new.__annotations__, new.__qualname__ = types, f"{name}.__new__"
+            new.__module__ = namespace["__module__"]  # pydoc of Python 3.13 asks for it
             getters = {field: _tuplegetter(number, field) for number, field in enumerate(fields)}
             of_class = {"__new__": new, "__match_args__": fields, "_fields": fields, "_field_defaults": defaults}
             return type.__new__(type, name, (tuple,), {**_METHODS, **of_class, **getters, **namespace})

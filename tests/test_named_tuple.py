@@ -102,6 +102,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "hints": typing.get_type_hints,
     "annotations": lambda kind: list(kind.__annotations__),
     "module": lambda kind: kind.__module__,
+    "the module of what makes it": lambda kind: type(kind.__new__.__module__),
 }
 
 
