@@ -104,7 +104,7 @@ def read_offset_checkpoints(directory: str) -> CheckpointOffsets:
             with open_source(os.path.join(directory, name)) as source:
                 contents[name] = read_whole(source, MAX_CHECKPOINT_BYTES)
         except SourceError as error:
-            # Without a list of the names, one that is missing looks alike. A broker writes others in place of these.
+            # Where the names cannot be listed, a missing file ends in the same error.
             if names is not None and name != naming.RECOVERY_POINTS and problem is None:
                 problem = str(error)
     if names is None:
