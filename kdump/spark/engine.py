@@ -15,7 +15,7 @@ from kdump.engine.protocol import Result, Task, TaskSizes, paths_of_task, size_o
 from kdump.errors import KdumpError
 from kdump.format.naming import as_utf8
 from kdump.spark.backends import SparkBackend
-from kdump.spark.failures import ResultTooLarge, sentence_of
+from kdump.spark.failures import ResultTooLarge, as_sentences, sentence_of
 from kdump.spark.store_settings import NO_STORES, StoreSettings
 from kdump.spark.tasks import WorkerAnswer, packed_group
 
@@ -52,7 +52,6 @@ class SparkEngine:
         self.slots = backend.slots
         self._backend = backend
         self._on_notice = on_notice
-        self._has_looked = False
         self._sent_bytes = 0
         self._answer_bytes = 0
 
@@ -73,7 +72,8 @@ class SparkEngine:
         try:
             while more or waves:
                 while more and len(waves) < _LEAD:
-                    self.slots = self._backend.slots  # executors come and go
+                    with as_sentences():
+                        self.slots = self._backend.slots  # executors come and go
                     groups = self._next_groups(source)
                     more = bool(groups)
                     if more:
@@ -128,19 +128,23 @@ class SparkEngine:
         return most if not bound else max(min(most, bound // 4 // self._answer_bytes), 1)
 
     def _wait_for(self, wave: "_Wave") -> None:
-        began = time.monotonic()
+        looked, told = time.monotonic(), False
         while not wave.wait(_WAIT_SECONDS):
-            if self._has_looked or self._answer_bytes or time.monotonic() - began < _NOTICE_SECONDS:
+            if told or time.monotonic() - looked < _NOTICE_SECONDS:
                 continue
-            self._has_looked = True
-            if not self._backend.has_workers():
-                why = self._backend.why_it_waits()
-                if self._on_notice is None:
-                    continue
-                self._on_notice(
-                    f"no Spark worker has taken any work for {_NOTICE_SECONDS} s; waiting (has the cluster free "
-                    f"cores and memory for an executor?{why})"
-                )
+            with as_sentences():
+                looked, told = time.monotonic(), not self._backend.has_workers()
+                notice = self._why_it_waits() if told else ""
+            if notice and self._on_notice is not None:
+                self._on_notice(notice)
+
+    def _why_it_waits(self) -> str:
+        if self._answer_bytes:
+            return "no Spark worker is left; waiting for one that goes on (Ctrl-C ends the run)"
+        return (
+            f"no Spark worker has taken any work for {_NOTICE_SECONDS} s; waiting (has the cluster free cores and"
+            f" memory for an executor?{self._backend.why_it_waits()})"
+        )
 
     def _end(self, waves: Iterable["_Wave"]) -> None:
         """Cancel what is under way."""

@@ -1,6 +1,8 @@
 """What Spark's own errors mean, each as one sentence."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from kdump import __version__
@@ -17,6 +19,8 @@ _ENDED: Final = (
     "SparkContext was shut down",
     "SparkContext has been shutdown",
 )
+_NO_JAVA: Final = ("connect to the Java server", "sending or receiving", "Answer from Java side is empty")
+"""Py4J's words where the Java process does not answer. Where it has ended, a connection is refused or reset."""
 _HOST: Final = re.compile(r"\(TID \d+\) \(([^ )]+)")
 
 
@@ -79,9 +83,23 @@ def sentence_of(error: BaseException) -> KdumpError:
         return NoExecutor(
             "Spark has ended the application: its executors cannot start or end at once, or it was stopped"
         )
+    if isinstance(error, ConnectionError) or any(words in text for words in _NO_JAVA):
+        return SparkFailure(
+            "the driver of Spark, a Java process of this machine, has ended, perhaps because memory ran out;"
+            " --spark-conf spark.driver.memory=4g gives it more"
+        )
     if "unresponsive" in text:
         return SparkFailure("the master of Spark does not answer")
     return SparkFailure(f"Spark failed: {_first_line(text) or type(error).__name__}")
+
+
+@contextmanager
+def as_sentences() -> Iterator[None]:
+    """Raise what stands for an error of Spark in its place."""
+    try:
+        yield
+    except Exception as error:
+        raise sentence_of(error) from error
 
 
 def _first_line(text: str) -> str:

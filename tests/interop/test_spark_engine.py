@@ -339,3 +339,25 @@ def test_an_interrupt_ends_everything(kdump: Command, tmp_path: Path) -> None:
     assert out.startswith(b"interrupted at byte ")
     assert problems == b""
     until(lambda: not any(map(is_alive, below)))
+
+
+def test_a_driver_that_is_killed_is_one_sentence(kdump: Command, tmp_path: Path) -> None:
+    """The Java process that kdump has started."""
+    for number in range(8):
+        shutil.copytree(FIXTURES / "segments" / "segments-0", tmp_path / "logs" / f"segments-{number}")
+    logs = str(tmp_path / "logs")
+
+    def is_at_work() -> bool:
+        return any(path.startswith(logs) for one in descendants(process.pid) for path in open_logs(one))
+
+    with kdump.started("verify", "--master", "local[2]", "--io-limit", "20k", logs) as process:
+        until(is_at_work, 120)
+        below = descendants(process.pid)
+        for one in below:
+            if Path(f"/proc/{one}/comm").read_text() == "java\n":
+                os.kill(one, signal.SIGKILL)
+        _, problems = process.communicate(timeout=60)
+    assert process.returncode == 3
+    sentence = rb"kdump: the driver of Spark, a Java process of this machine, has ended, [^\n]* \(Spark's log: \S+\)\n"
+    assert re.fullmatch(sentence, problems), problems
+    until(lambda: not any(map(is_alive, below)))

@@ -261,6 +261,46 @@ def test_a_cluster_without_workers_is_said_once(monkeypatch: pytest.MonkeyPatch)
     assert told[0].endswith("for an executor?; Spark's log: nothing)")
 
 
+def test_workers_that_are_lost_in_the_middle_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark waits for others without a word."""
+    monkeypatch.setattr(engine_module, "_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(engine_module, "_NOTICE_SECONDS", 0.05)
+    told: list[str] = []
+    lost, back = threading.Event(), threading.Event()
+
+    def slow(data: bytes) -> bytes:
+        if lost.is_set():
+            back.wait(20)
+        return run_group(data)
+
+    def tell(what: str) -> None:
+        told.append(what)
+        back.set()
+
+    backend = InlineBackend(2, run=slow)
+    monkeypatch.setattr(backend, "has_workers", lambda: not lost.is_set())
+    results = SparkEngine(backend, tell).map(double, (SizedTask(n, 600 * MIB) for n in range(40)))
+    next(results)
+    lost.set()
+    assert len(list(results)) == 39
+    assert told == ["no Spark worker is left; waiting for one that goes on (Ctrl-C ends the run)"]
+
+
+@pytest.mark.parametrize("ends", ["in a job", "between jobs"])
+def test_a_driver_that_is_killed_is_one_sentence(monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
+    def refused(*_: object) -> Any:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    backend = InlineBackend(2, run=refused if ends == "in a job" else run_group)
+    engine = SparkEngine(backend)
+    if ends == "between jobs":
+        monkeypatch.setattr(InlineBackend, "slots", property(refused, lambda *_: None), raising=False)
+    sentence = r"^the driver of Spark, a Java process of this machine, has ended, .*spark\.driver\.memory=4g"
+    with pytest.raises(SparkFailure, match=sentence):
+        list(engine.map(double, [SizedTask(0, 0)]))
+    assert backend.cancelled.is_set()
+
+
 def test_executors_that_end_at_once_end_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "_WAIT_SECONDS", 0.01)
     monkeypatch.setattr(engine_module, "_NOTICE_SECONDS", 0.05)
