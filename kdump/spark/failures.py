@@ -1,8 +1,8 @@
-"""What Spark's own errors mean, each as one sentence."""
+"""What Spark's own errors mean, each as one sentence; and kdump's in Spark, as little more than theirs."""
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ContextDecorator, contextmanager
 from typing import Final
 
 from kdump import __version__
@@ -100,6 +100,21 @@ def as_sentences() -> Iterator[None]:
         yield
     except Exception as error:
         raise sentence_of(error) from error
+
+
+class WithoutFrames(ContextDecorator):
+    """Raises a KdumpError that leaves the block, or the function, without the frames below it.
+
+    Spark puts the whole traceback of a Python data source before the sentence, several times, and an error of this kind
+    says all that there is to say. (As a generator with contextlib.contextmanager it would get its frames back.)
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, KdumpError):
+            raise error.with_traceback(None) from None
 
 
 def _first_line(text: str) -> str:

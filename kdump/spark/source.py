@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from kdump.spark.failures import WithoutFrames
 from kdump.spark.source_limits import SourceOptionError
 from kdump.spark.source_options import parse_batch_options
 from kdump.spark.source_reader import KdumpReader
@@ -32,7 +33,7 @@ class KdumpSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that a read gives. Raises SourceOptionError for options that neither a batch nor a stream has."""
-        with warnings.catch_warnings():
+        with WithoutFrames(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # options of a stream, in a batch: the reader knows which one it is
             try:
                 return source_schema(parse_stream_options(self.options).source)
@@ -43,16 +44,19 @@ class KdumpSource(DataSource):
 
     def reader(self, schema: StructType) -> KdumpReader:
         """A reader of the columns of `schema`. Raises SourceOptionError."""
-        return KdumpReader(parse_batch_options(self.options), schema)
+        with WithoutFrames():
+            return KdumpReader(parse_batch_options(self.options), schema)
 
     def streamReader(self, schema: StructType) -> "KdumpStreamReader":  # noqa: N802  # PySpark's name
         """A reader of a stream. Raises SourceOptionError."""
         from kdump.spark.stream import KdumpStreamReader
 
-        return KdumpStreamReader(parse_stream_options(self.options), schema)
+        with WithoutFrames():
+            return KdumpStreamReader(parse_stream_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> "KdumpWriter":  # PySpark's signature
         """A writer of new topic-partitions. Raises KdumpError."""
         from kdump.spark.writer import KdumpWriter
 
-        return KdumpWriter(schema, self.options, overwrite=overwrite)
+        with WithoutFrames():
+            return KdumpWriter(schema, self.options, overwrite=overwrite)

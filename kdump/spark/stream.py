@@ -25,6 +25,7 @@ from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
 from kdump.log.records import DamageWarning
 from kdump.spark.builds import build_name, check_build
+from kdump.spark.failures import WithoutFrames
 from kdump.spark.loss_table import LossTable
 from kdump.spark.source_limits import check_assigned, check_resolved
 from kdump.spark.source_losses import DataLoss, Loss, on_this_host
@@ -128,6 +129,7 @@ class KdumpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- on the driver
 
+    @WithoutFrames()
     def initialOffset(self) -> JsonOffsets:  # noqa: N802  # the names are Spark's
         """Where the first batch begins."""
         logs = self._follower.look(now=True)
@@ -145,10 +147,12 @@ class KdumpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(self._options.most)
         return ReadAllAvailable() if self._options.least is None else ReadMinRows(self._options.least)
 
+    @WithoutFrames()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Note where the logs end: the query ends there."""
         self._target = {of: each.end for of, each in self._follower.look(now=True).items()}
 
+    @WithoutFrames()
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:  # noqa: N802
         """Where the next batch ends."""
         begun = from_json(start)
@@ -181,6 +185,7 @@ class KdumpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the logs end, for the progress of the query."""
         return to_json({of: each.end for of, each in self._follower.look().items()})
 
+    @WithoutFrames()
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
         """The ranges of a batch."""
         source = self._options.source
@@ -200,10 +205,13 @@ class KdumpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The record batches of a range."""
-        each = partition.value
-        if not isinstance(each, RangeOfLog):
+        if not isinstance(partition.value, RangeOfLog):
             return  # Spark makes a partition without a value of a plan without partitions
         begin_task()
+        with WithoutFrames():
+            yield from self._batches(partition.value)
+
+    def _batches(self, each: RangeOfLog) -> "Iterator[pa.RecordBatch]":
         check_build(self._build)
         source, expected = self._options.source, arrow_schema(self._schema)
         names, ranges, is_last, attempt = expected.names, [each], False, 0

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from kdump.convert.log_output.log_join import JoinOptions, ScratchFile, check_directory, join_logs
 from kdump.errors import KdumpError, reason
 from kdump.spark.builds import build_name, check_build
+from kdump.spark.failures import WithoutFrames
 from kdump.spark.writer_files import TaskFiles
 from kdump.spark.writer_options import parse_columns, parse_write_options
 from kdump.spark.writer_rows import RowReader
@@ -61,6 +62,7 @@ class KdumpWriter(DataSourceArrowWriter):
         except OSError as error:
             raise KdumpError(f"{self._job}: {reason(error)}") from None
 
+    @WithoutFrames()
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskMessage:
         """Write the rows of a task. Raises KdumpError."""
         from pyspark import TaskContext
@@ -107,6 +109,7 @@ class KdumpWriter(DataSourceArrowWriter):
                 files.add(of, records)
         return TaskMessage(files.finish())
 
+    @WithoutFrames()
     def commit(self, messages: "list[WriterCommitMessage | None]") -> None:
         """Join the files of the tasks. Raises KdumpError, and Spark calls `abort` then."""
         options = self._options

@@ -125,8 +125,11 @@ def test_damage_and_refusals_reach_the_user(source: SparkSession, tmp_path: Path
     data = bytearray(log.read_bytes())
     data[-1] ^= 1
     (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(data)
-    with pytest.raises(Exception, match=r"batch/crc.*The option failOnDataLoss is true.*findings"):
+    with pytest.raises(Exception, match=r"batch/crc.*The option failOnDataLoss is true.*findings") as failed:
         load(source, tmp_path).collect()
+    lines = str(failed.value).splitlines()
+    assert len(lines) < 10, lines  # Spark shows the frames of Python before the sentence
+    assert lines[-1].startswith(f"kdump.spark.source_losses.DataLoss: {tmp_path}")
     with pytest.raises(Exception, match="starting offset can't be latest for batch queries on Kafka"):
         load(source, tmp_path, startingOffsets="latest").count()  # a stream may begin there
     with pytest.raises(Exception, match="did you mean failOnDataLoss"):
