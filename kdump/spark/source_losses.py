@@ -129,6 +129,11 @@ class LossPolicy:
         is_missing = each.code != "replica/differs"
         self._keep(self._lost, _Gone(*each.offsets, each.code, each.path, is_missing=is_missing))
 
+    def deleted(self, offsets: OffsetRange, path: str) -> None:
+        """Take offsets whose segments were deleted after the read was planned."""
+        self._take(f"{path}: {_offsets(offsets)} of {self._name} were deleted after the read was planned")
+        self._keep(self._lost, _Gone(*offsets, DELETED, path, is_missing=False))  # how many had a record is not known
+
     def damaged(
         self,
         each: DamagedRange,

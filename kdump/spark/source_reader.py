@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kdump.convert.ranges.cutting import RANGE_BYTES, RangeOfLog
-from kdump.convert.ranges.range_log import RangeLog, following_slices, range_log
+from kdump.convert.ranges.range_log import RangeLog, following_slices, listed_again, range_log
 from kdump.convert.records.reader import RecordStream
 from kdump.convert.tables import record_schema
 from kdump.errors import SourceError
@@ -17,6 +17,7 @@ from kdump.log.damage import MISPLACED, DamagedRange
 from kdump.log.isolation import with_markers
 from kdump.log.ranges import OffsetRange, common, united
 from kdump.spark.builds import build_name, check_build
+from kdump.spark.failures import WithoutFrames
 from kdump.spark.source_losses import Loss, LossPolicy, loss_rows, on_this_host
 from kdump.spark.source_options import SourceOptions, Table
 from kdump.spark.source_planning import PlannedLosses, plan_losses, plan_ranges
@@ -49,6 +50,7 @@ class KdumpReader(DataSourceReader):
         self._options, self._schema = options, schema
         self._build = build_name()
 
+    @WithoutFrames()
     def partitions(self) -> list[InputPartition]:
         """The partitions of the query. Raises KdumpError."""
         self._options.stores.use()
@@ -62,18 +64,22 @@ class KdumpReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The record batches of a partition. Raises KdumpError."""
         begin_task()
+        with WithoutFrames():
+            yield from self._batches(partition.value)
+
+    def _batches(self, value: object) -> Iterator[pa.RecordBatch]:
         check_build(self._build)
         self._options.stores.use()
         expected = arrow_schema(self._schema)
-        match partition.value:
+        match value:
             case RangeOfLog() if self._options.table is Table.LOSSES:
-                batches = _rows_of(lambda: read_losses(partition.value, self._options), expected.names)
+                batches = _rows_of(lambda: read_losses(value, self._options), expected.names)
             case PlannedLosses():
-                batches = _rows_of(lambda: partition.value.losses, expected.names)
+                batches = _rows_of(lambda: value.losses, expected.names)
             case RangeOfLog():
-                batches = read_range(partition.value, self._options, expected.names)
+                batches = read_range(value, self._options, expected.names)
             case TablePart():
-                batches = read_table(partition.value, self._options, expected.names)
+                batches = read_table(value, self._options, expected.names)
             case _:
                 return  # Spark makes a partition without a value of a plan without partitions
         try:
@@ -116,10 +122,11 @@ def _read_range(
     `plans_again`: what is lost before the first record raises DataLoss whatever the options say, as the caller looks
     whether the files were replaced. `losses` gets what is left out, after the last record.
     """
-    log, offsets = each
-    policy = LossPolicy(log.topic_partition, fail=options.fail_on_data_loss, is_quiet=options.table is Table.LOSSES)
-    first = LossPolicy(log.topic_partition, fail=True) if plans_again else policy
+    of = each.log.topic_partition
+    policy = LossPolicy(of, fail=options.fail_on_data_loss, is_quiet=options.table is Table.LOSSES)
+    first = LossPolicy(of, fail=True) if plans_again else policy
     stream: RecordStream | None = None
+    (log, offsets), found = _opened(each, max_batch_bytes, None if plans_again else policy)
 
     def damaged(damage: DamagedRange) -> None:
         if damage.code == MISPLACED:
@@ -139,8 +146,7 @@ def _read_range(
         if start < stop or at_end:  # else it lies after the range, or nothing is missing
             policy.damaged(damage, OffsetRange(start, stop), ends=at_end)
 
-    found = range_log(log, offsets, max_batch_bytes)
-    _take_lost(found, each, first)
+    _take_lost(found, RangeOfLog(log, offsets), first)
     partition = found.partition
     if options.isolation == "read-committed":
         following = following_slices(log, offsets, max_batch_bytes)
@@ -159,6 +165,36 @@ def _read_range(
         is_last, headers = offsets.stop == log.end, stream.headers
         exact = not log.compacted and headers is not None and not headers.compacted and not headers.transactional
         losses += policy.losses(stream.holes, offsets, exact=exact, is_last=is_last)
+
+
+def _opened(each: RangeOfLog, max_batch_bytes: int, policy: LossPolicy | None) -> tuple[RangeOfLog, RangeLog]:
+    """The range and its log; with a policy that takes them, without the offsets that were deleted since planning.
+
+    Raises SourceError, DataLoss.
+    """
+    try:
+        return each, range_log(*each, max_batch_bytes)
+    except SourceError:
+        left = None if policy is None else _not_deleted(each)
+        if left is None or policy is None:
+            raise
+        policy.deleted(OffsetRange(each.offsets.start, left.offsets.start), left.log.reference.partition.path)
+        return left, range_log(*left, max_batch_bytes)
+
+
+def _not_deleted(each: RangeOfLog) -> RangeOfLog | None:
+    """The range without the offsets that retention has deleted since it was planned; None where it has not.
+
+    Kafka deletes the oldest segments, and the log begins at the first one that is left.
+    """
+    if len(each.log.copies) > 1 or not each.log.is_cut:
+        return None  # other copies may have them
+    log = listed_again(each.log)
+    segments = log.reference.partition.segments
+    start = segments[0].log.base_offset if segments else None
+    if start is None or start <= each.offsets.start:
+        return None
+    return RangeOfLog(log, OffsetRange(min(start, each.offsets.stop), each.offsets.stop))
 
 
 def _take_lost(found: RangeLog, each: RangeOfLog, policy: LossPolicy) -> None:

@@ -23,9 +23,12 @@ from kdump.convert.parquet.manifest import MANIFEST
 from kdump.convert.results import OutputFile, PartitionConversion
 from kdump.engine.protocol import Serial
 from kdump.errors import KdumpError, SourceError
+from kdump.log.ranges import OffsetRange
+from kdump.log.records import DamageWarning
 from kdump.spark import engine as engine_module
 from kdump.spark.engine import SparkEngine
-from kdump.spark.source_options import parse_batch_options
+from kdump.spark.source_losses import DataLoss
+from kdump.spark.source_options import Table, parse_batch_options
 from kdump.spark.source_planning import plan_ranges
 from kdump.spark.source_reader import read_losses, read_range
 from kdump.spark.stream_logs import LogFollower
@@ -238,3 +241,29 @@ def test_a_listing_that_changes_between_planning_and_reading(store: str) -> None
     assert found == {f"t-{number}": 600 + 50 * (number == 3) for number in (0, *range(2, 9))}
     ends = {of.partition: each.end for of, each in follower.look(now=True).items()}
     assert ends == dict.fromkeys(range(2, 9), 600) | {0: 700, 3: 650, 9: 50}
+
+
+def test_segments_that_retention_deletes_between_planning_and_reading(tmp_path: Path) -> None:
+    """They are a loss, as those before planning; another file that is gone is an error."""
+    for first in (0, 100, 200):
+        write_log(tmp_path / "t-0", records(first, first + 100), base=first)
+    reads = {fail: parse_batch_options({"path": str(tmp_path), "failOnDataLoss": fail}) for fail in ("true", "false")}
+    (whole,) = plan_ranges(reads["true"])
+    begin, end = (whole._replace(offsets=OffsetRange(*each)) for each in ((0, 100), (150, 300)))
+    (tmp_path / "t-0" / f"{0:020d}.log").rename(tmp_path / "t-0" / f"{0:020d}.log.deleted")
+
+    def rows(each: Any) -> list[int]:
+        return [at for batch in read_range(each, reads["false"], ["offset"]) for at in batch["offset"].to_pylist()]
+
+    sentence = r"t-0: offsets 0 to 99 of t-0 were deleted after the read was planned"
+    for each, wanted in ((whole, [*range(100, 300)]), (begin, [])):
+        with pytest.raises(DataLoss, match=f"{sentence}. The option failOnDataLoss is true"):
+            list(read_range(each, reads["true"], ["offset"]))
+        with pytest.warns(DamageWarning, match=f"{sentence}, and are left out"):
+            assert rows(each) == wanted
+        (loss,) = read_losses(each, reads["false"]._replace(table=Table.LOSSES))
+        assert loss[:6] == ("t", 0, 0, 99, None, "deleted")
+    assert rows(end) == [*range(150, 300)]
+    (tmp_path / "t-0" / f"{200:020d}.log").unlink()
+    with pytest.raises(SourceError, match=rf"{200:020d}\.log: no such file"):
+        rows(end)

@@ -82,12 +82,17 @@ def following_slices(log: KnownLog, offsets: OffsetRange, max_batch_bytes: int =
     """
     if not log.is_cut:
         return
-    log = log._replace(copies=tuple(copy._replace(partition=_listed(copy.partition)) for copy in log.copies))
+    log = listed_again(log)
     start, step = offsets.stop, max((offsets.stop - offsets.start) // 8, 1)
     while start < log.end:
         stop = min(start + step, log.end)
         yield from range_log(log, OffsetRange(start, stop), max_batch_bytes).partition.slices
         start, step = stop, 2 * step
+
+
+def listed_again(log: KnownLog) -> KnownLog:
+    """The log with the segments that its copies have now. Raises SourceError."""
+    return log._replace(copies=tuple(copy._replace(partition=_listed(copy.partition)) for copy in log.copies))
 
 
 def _listed(copy: Partition) -> Partition:
