@@ -8,6 +8,7 @@ cdef enum:
     # A cell is so many sums of 64 bits
     RECORD_WORDS = 2
     KEY_WORDS = 3
+    CELL_SHIFT = 4        # a cell of records has 16 bytes
     CHECK_BITS = 24       # of the hash of a last record, in place of its lowest bits
 
 cdef extern from *:
@@ -29,21 +30,22 @@ cdef extern from *:
        time, it would have to be there before the CPU could load sixteen of them. */
     #if defined(__GNUC__) || defined(__clang__)
     typedef uint64_t KdTwo __attribute__((vector_size(16), aligned(8), may_alias));
-    static inline void kd_add_entry(uint64_t *one, uint64_t *two, uint64_t *three, uint64_t hashes, uint64_t places) {
+    static inline void kd_add_entry(char *one, char *two, char *three, uint64_t hashes, uint64_t places) {
         const KdTwo entry = {hashes, places};
         *(KdTwo *)one += entry, *(KdTwo *)two += entry, *(KdTwo *)three += entry;
     }
     #else
-    static inline void kd_add_entry(uint64_t *one, uint64_t *two, uint64_t *three, uint64_t hashes, uint64_t places) {
-        one[0] += hashes, two[0] += hashes, three[0] += hashes;
-        one[1] += places, two[1] += places, three[1] += places;
+    static inline void kd_add_cell(char *cell, uint64_t hashes, uint64_t places) {
+        ((uint64_t *)cell)[0] += hashes, ((uint64_t *)cell)[1] += places;
+    }
+    static inline void kd_add_entry(char *one, char *two, char *three, uint64_t hashes, uint64_t places) {
+        kd_add_cell(one, hashes, places), kd_add_cell(two, hashes, places), kd_add_cell(three, hashes, places);
     }
     #endif
     """
     const uint64_t *outcome_marks "kd_outcome_marks"
     int trailing_zeros "kd_trailing_zeros"(uint64_t x) noexcept nogil
-    void add_entry "kd_add_entry"(uint64_t *one, uint64_t *two, uint64_t *three, uint64_t hashes,
-                                  uint64_t places) noexcept nogil
+    void add_entry "kd_add_entry"(char *one, char *two, char *three, uint64_t hashes, uint64_t places) noexcept nogil
 
 
 cdef inline uint64_t mixed(uint64_t x) noexcept nogil:
@@ -83,12 +85,14 @@ cdef inline void count_record(uint64_t *tables, int bits, uint64_t offset, uint6
                               uint64_t key, bint away) noexcept nogil:
     """Add a record to its cell in each table, or take it away."""
     cdef uint64_t size = <uint64_t> RECORD_WORDS << bits, places = (hashed * offset << 8) + (key << 4 | 1)
+    cdef uint64_t kept = (((<uint64_t> 1 << bits) - 1) << CELL_SHIFT)
     if away:
         hashed = 0 - hashed
         places = 0 - places
-    add_entry(tables + RECORD_WORDS * index_in(spread, 0, bits),
-              tables + size + RECORD_WORDS * index_in(spread, 1, bits),
-              tables + 2 * size + RECORD_WORDS * index_in(spread, 2, bits), hashed, places)
+    # index_in of each table, in bytes.
+    add_entry(<char *> tables + (spread << CELL_SHIFT & kept),
+              <char *> (tables + size) + (spread >> (21 - CELL_SHIFT) & kept),
+              <char *> (tables + 2 * size) + (spread >> (42 - CELL_SHIFT) & kept), hashed, places)
 
 
 cdef inline void count_key(uint64_t *tables, int bits, uint64_t offset, uint64_t hashed, uint64_t key) noexcept nogil:

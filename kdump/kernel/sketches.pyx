@@ -94,6 +94,31 @@ cdef int compare_cuts(const void *a, const void *b) noexcept nogil:
     return -1 if one < other else 1 if one > other else 0
 
 
+cdef inline const int64_t *add_rows(const int64_t *row, const int64_t *stop, int64_t *last, int64_t until,
+                                    int64_t flags, uint64_t *tables, int bits, uint64_t key, int64_t outcome,
+                                    Sum *some) noexcept nogil:
+    """Add rows, whose offsets rise from `last` on, below `until`, and that have these flags.
+
+    Sets `last` to the offset of the last one. Returns the row after it.
+    """
+    cdef uint64_t spread, hashed, low = some.low, high = some.high
+    cdef int64_t offset = last[0]
+    while row < stop and offset <= row[H_OFFSET] < until and row[H_FLAGS] | TOMBSTONE_BIT == flags:
+        offset = row[H_OFFSET]
+        hashed = <uint64_t> row[H_HIGH]
+        low += <uint64_t> row[H_LOW]
+        high += hashed + (low < <uint64_t> row[H_LOW])
+        spread = spread_of(<uint64_t> offset)
+        if outcome != D_COMMITTED:
+            hashed += outcome_mark(spread, outcome)
+        count_record(tables, bits, <uint64_t> offset, spread, hashed, key, False)
+        row += HASH_WIDTH
+    last[0] = offset
+    some.low = low
+    some.high = high
+    return row
+
+
 @cython.final
 cdef class RecordSketch:
     cdef Sum _total
@@ -220,54 +245,65 @@ cdef class RecordSketch:
 
     cdef int64_t _add(self, const int64_t *row, int64_t count, const int64_t *end, int64_t ended) noexcept nogil:
         """The number of rows that were added, up to the first with an offset that cannot be."""
-        cdef int64_t i = 0, offset, flags, last = 0, until = -1, keyed = 0, unkeyed = 0, undecided = 0
+        cdef int64_t offset, last = 0, until, flags, outcome
+        cdef const int64_t *begin = row
+        cdef const int64_t *after = row + count * HASH_WIDTH
         cdef const int64_t *last_end = end + 2 * ended
-        cdef int64_t stop = end[0] if ended else count  # before this row a batch ends
-        cdef uint64_t key, spread
-        cdef uint64_t *tables = NULL
-        cdef int bits = self._bits
+        cdef const int64_t *first = row  # `some` has the records from this row on
+        cdef const int64_t *stop         # before this row a batch ends
+        cdef const int64_t *same
+        cdef uint64_t key
+        cdef uint64_t *tables
         cdef Sum some
         memset(&some, 0, sizeof(Sum))
-        while i < count:
+        if ended > NEWEST:
+            end += 2 * (ended - NEWEST)
+        while row < after:
             offset = row[H_OFFSET]
-            if i >= stop:
-                while end < last_end and end[0] <= i:
-                    self._end(end[1], &some)
-                    end += 2
-                stop = end[0] if end < last_end else count
-            if offset >= until or offset < last:
-                if some.count:
-                    self._keep(last, &some)
-                    memset(&some, 0, sizeof(Sum))
+            some.count = (row - first) // HASH_WIDTH
+            while end < last_end and begin + end[0] * HASH_WIDTH <= row:
+                self._end(end[1], &some)
+                end += 2
+            stop = begin + end[0] * HASH_WIDTH if end < last_end else after
+            if row == first or offset >= until or offset < last:
+                self._keep_rows(last, &some, first, row)
+                first = row
                 if offset < self._start or offset >= <int64_t> 1 << 62:
                     break
                 # An interval is a part of a block: of these there are fewer.
                 until = self._reach(offset)
                 tables = self._tables(offset)
-            last = offset
-            flags = row[H_FLAGS]
+                last = offset
+            same = row
+            flags = row[H_FLAGS] | TOMBSTONE_BIT
             key = key_id_of(flags)
-            keyed += key == 1
-            unkeyed += key == 0
-            undecided += key == 1 and flags >> OUTCOME_SHIFT == D_UNDECIDED
-            some.count += 1
-            some.low += <uint64_t> row[H_LOW]
-            some.high += <uint64_t> row[H_HIGH] + (some.low < <uint64_t> row[H_LOW])
-            spread = spread_of(<uint64_t> offset)
-            count_record(tables, bits, <uint64_t> offset, spread,
-                         <uint64_t> row[H_HIGH] + outcome_mark(spread, flags >> OUTCOME_SHIFT), key, False)
-            row += HASH_WIDTH
-            i += 1
-        if some.count:
-            self._keep(last, &some)
-            memset(&some, 0, sizeof(Sum))
-        while end < last_end and i == count:
+            outcome = flags >> OUTCOME_SHIFT
+            if outcome == D_COMMITTED:
+                row = add_rows(row, stop, &last, until, flags, tables, self._bits, key, D_COMMITTED, &some)
+            else:
+                row = add_rows(row, stop, &last, until, flags, tables, self._bits, key, outcome, &some)
+            self._count(key, outcome, (row - same) // HASH_WIDTH)
+        self._keep_rows(last, &some, first, row)
+        while end < last_end and row == after:
             self._end(end[1], &some)
             end += 2
-        self.keyed += keyed
-        self.unkeyed += unkeyed
-        self.undecided += undecided
-        return i
+        return (row - begin) // HASH_WIDTH
+
+    cdef void _keep_rows(self, int64_t offset, Sum *some, const int64_t *first, const int64_t *stop) noexcept nogil:
+        """Add the sum of the rows from `first` to `stop`, and clear it."""
+        some.count = (stop - first) // HASH_WIDTH
+        if some.count:
+            self._keep(offset, some)
+        memset(some, 0, sizeof(Sum))
+
+    cdef void _count(self, uint64_t key, int64_t outcome, int64_t count) noexcept nogil:
+        """Note so many records whose key and outcome these are."""
+        if key == 0:
+            self.unkeyed += count
+        elif key == 1:
+            self.keyed += count
+            if outcome == D_UNDECIDED:
+                self.undecided += count
 
     def correct(self, rows, int64_t count):
         cdef Py_buffer view
