@@ -25,6 +25,7 @@ from kdump.storage.walk import BatchChunk, ForeignBatch, Tail
 
 _WIDTH: Final = len(BATCH_COLUMNS)
 _FIRST, _LAST, _MAGIC = map(BATCH_COLUMNS.index, ("base_offset", "last_offset", "magic"))
+_POSITION, _SIZE = BATCH_COLUMNS.index("position"), BATCH_COLUMNS.index("size")
 _ROWS: Final = 1024
 _MOST_DAMAGE: Final = 10_000
 _MOST_ABORTED: Final = 100_000
@@ -44,6 +45,19 @@ class SegmentFacts(NamedTuple):
     end_offset: int
     size_bytes: int
     epochs: tuple[EpochRun, ...]
+
+
+class ChunkFacts(NamedTuple):
+    """What the headers of adjacent batches say, [first_offset, end_offset), and how far a log cleaner has been so far.
+
+    `is_ordered`: the offsets of each batch rise above those before.
+    """
+
+    first_offset: int
+    end_offset: int
+    is_ordered: bool
+    reach: int
+    epochs: list[EpochRun]
 
 
 class LogSurvey(NamedTuple):
@@ -118,16 +132,15 @@ class ProducerFold(Protocol):
 def survey_log(
     partition: Partition,
     max_batch_bytes: int,
-    watch: Callable[[BatchChunk, int], None] | None = None,
+    watch: Callable[[BatchChunk, "ChunkFacts"], None] | None = None,
     fold: ProducerFold | None = None,
     known: Callable[[int, int], SegmentFacts | None] | None = None,
 ) -> LogSurvey:
     """Read a copy once. What cannot be read is its `problem`.
 
-    `watch` gets the valid batches as they come, and below which offset a log cleaner has been so far. `fold` gets what
-    producers wrote to the files with offsets from the log start on, each time behind the batches. `known` is
-    asked before each segment, by its number and the offset that the log before it ends with: a segment whose facts are
-    known is not read.
+    `watch` gets the valid batches as they come, and what their headers say. `fold` gets what producers wrote to the
+    files with offsets from the log start on, each time behind the batches. `known` is asked before each segment, by its
+    number and the offset that the log before it ends with: a segment whose facts are known is not read.
     """
     context = checkpoint_context(partition)
     base = _base_of(partition)
@@ -189,7 +202,7 @@ class _Survey:
     """What is known after each file."""
 
     def __init__(
-        self, watch: Callable[[BatchChunk, int], None] | None, fold: ProducerFold | None, start_offset: int
+        self, watch: Callable[[BatchChunk, ChunkFacts], None] | None, fold: ProducerFold | None, start_offset: int
     ) -> None:
         self._watch, self._fold, self._start_offset = watch, fold, start_offset
         self._folded, self._has_folded = 0, False
@@ -224,11 +237,11 @@ class _Survey:
             )
             for item in walk:
                 if isinstance(item, BatchChunk) and not item.damaged:
-                    self._add(item, fold)
-                    last = item.row(item.batches - 1)
-                    self.end_position = number, last.position + last.size
+                    facts = self._add(item, fold)
+                    rows, newest = item.walk.scanner.rows, (item.batches - 1) * _WIDTH
+                    self.end_position = number, rows[newest + _POSITION] + rows[newest + _SIZE]
                     if self._watch is not None:
-                        self._watch(item, self.reach)
+                        self._watch(item, facts)
                 elif not (isinstance(item, ForeignBatch) or is_preallocated(item, log)):
                     self._is_damaged = True
                     if fold is not None and not isinstance(item, Tail):
@@ -247,9 +260,9 @@ class _Survey:
         self._folded += 1
         return {"runs": Runs(), "on_events": fold.add}, fold
 
-    def _add(self, chunk: BatchChunk, fold: ProducerFold | None) -> None:
+    def _add(self, chunk: BatchChunk, fold: ProducerFold | None) -> ChunkFacts:
         rows = chunk.walk.scanner.rows
-        first, stop, ordered, reach, runs = facts_of(rows, chunk.batches, self.end_offset)
+        first, stop, ordered, reach, several = facts_of(rows, chunk.batches, self.end_offset)
         if fold is not None:
             if self._is_damaged:
                 fold.lose()
@@ -257,7 +270,9 @@ class _Survey:
                 fold.skip()
             self._has_folded = True
         self.reach = reach if reach >= 0 else self.reach
-        self._join(first, stop, (EpochRun(*each) for each in runs), is_ordered=ordered)
+        runs = [EpochRun(*each) for each in several]
+        self._join(first, stop, runs, is_ordered=ordered)
+        return ChunkFacts(first, stop, ordered, self.reach, runs)
 
     def _join(self, first: int, stop: int, runs: Iterable[EpochRun], *, is_ordered: bool) -> None:
         """Take batches with offsets in [first, stop)."""
@@ -281,7 +296,8 @@ def join_epochs(epochs: list[EpochRun], more: Iterable[EpochRun]) -> None:
     """Add the runs of batches that come next."""
     for run in more:
         if epochs and epochs[-1].epoch == run.epoch:
-            epochs[-1] = epochs[-1]._replace(last=run.last, batches=epochs[-1].batches + run.batches)
+            epoch, first, _, batches = epochs[-1]
+            epochs[-1] = EpochRun(epoch, first, run.last, batches + run.batches)
         else:
             epochs.append(run)
 

@@ -44,7 +44,7 @@ from kdump.replicas.fingerprint.fingerprint_format import (
     narrowed,
 )
 from kdump.replicas.fingerprint.key_table import MOST_KEYS, KeyTable
-from kdump.replicas.log_survey import LogSurvey, start_of, survey_log
+from kdump.replicas.log_survey import ChunkFacts, LogSurvey, start_of, survey_log
 from kdump.storage.discovery import discover
 from kdump.storage.live import LIVE_READS
 from kdump.storage.partition import Partition
@@ -167,8 +167,8 @@ def _surveyed(
     while True:
         feed = RecordFeed(offsets, options, borders, with_state, fold=fold)
 
-        def watch(chunk: BatchChunk, reach: int, feed: RecordFeed = feed) -> None:
-            if reach and not feed.with_state:
+        def watch(chunk: BatchChunk, facts: ChunkFacts, feed: RecordFeed = feed) -> None:
+            if facts.reach and not feed.with_state:
                 raise _CleanedError
             feed.watch(chunk)
             if feed.is_undecided and feed.fold is None:

@@ -14,7 +14,7 @@ from kdump.broker.history import EpochRun
 from kdump.errors import SourceError
 from kdump.format.batch import HEADER_SIZE
 from kdump.kernel.scan import BATCH_COLUMNS
-from kdump.kernel.sketches import RecordSketch, facts_of
+from kdump.kernel.sketches import RecordSketch
 from kdump.log.compaction import is_compacted
 from kdump.log.ranges import OffsetRange
 from kdump.named_tuple import NamedTuple
@@ -37,7 +37,7 @@ from kdump.replicas.fingerprint.segment_shares import (
     share_of,
     to_remember,
 )
-from kdump.replicas.log_survey import SegmentFacts, join_epochs, start_of, survey_log
+from kdump.replicas.log_survey import ChunkFacts, SegmentFacts, join_epochs, start_of, survey_log
 from kdump.storage.file_memory import settled_stamp
 from kdump.storage.partition import LogFile, Partition
 from kdump.storage.source import reader_of
@@ -101,22 +101,21 @@ class _Segment:
         self._next = self._last = 0
         self._epochs = list[EpochRun]()
 
-    def add(self, chunk: BatchChunk) -> None:
+    def add(self, chunk: BatchChunk, facts: ChunkFacts) -> None:
         """Take valid batches. Raises _WholeError where their offsets do not rise."""
         rows = chunk.walk.scanner.rows
-        first, stop, is_ordered, _, runs = facts_of(rows, chunk.batches, self.end_offset)
-        if not is_ordered:
+        if not facts.is_ordered:
             raise _WholeError
         if self._first is None:
-            self._first = first
+            self._first = facts.first_offset
             # The first offset of a message of magic 0 or 1 can depend on those before.
             self._is_plain = self._is_plain and chunk.row(0).magic >= 2
         self._is_plain = self._is_plain and rows[_POSITION] == self._next
         newest = (chunk.batches - 1) * _WIDTH
         self._last = rows[newest + _POSITION]
-        self._next, self.end_offset = self._last + rows[newest + _SIZE], stop
+        self._next, self.end_offset = self._last + rows[newest + _SIZE], facts.end_offset
         if len(self._epochs) <= _MOST_EPOCHS:
-            join_epochs(self._epochs, (EpochRun(*each) for each in runs))
+            join_epochs(self._epochs, facts.epochs)
 
     def known(self) -> KnownSegment | None:
         """The segment, where all of its bytes are valid batches and it is not written to."""
@@ -223,12 +222,12 @@ class _SharePass:
                 return
             yield self._base(each)
 
-    def watch(self, chunk: BatchChunk, reach: int) -> None:
+    def watch(self, chunk: BatchChunk, facts: ChunkFacts) -> None:
         """Take valid batches of the segment."""
-        if reach:
+        if facts.reach:
             raise _WholeError
         assert self._segment is not None
-        self._segment.add(chunk)
+        self._segment.add(chunk, facts)
         self._feed.watch(chunk)
         if not self._feed.is_whole:
             raise _TransactionError if self._feed.is_undecided else _WholeError
