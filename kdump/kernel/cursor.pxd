@@ -311,43 +311,124 @@ cdef inline const uint8_t *next_record(const uint8_t **p, const uint8_t *end, Fi
     return stop
 
 
-cdef inline const uint8_t *next_key_and_value(const uint8_t **p, const uint8_t *end, Fields *f,
-                                              int *status) noexcept nogil:
-    """Read the record at p up to its value, and move p after it; what its headers are is not looked at.
+# As near_varint and near_varlong, of a varint whose encoding does not matter. No address of `value` goes to a function:
+# the compiler keeps it in a register.
 
-    Sets the sizes, the deltas and `key` alone. Returns the end of the record; NULL, with a status, where a field goes
-    past it.
-    """
+
+cdef inline int32_t zigzag(uint32_t two) noexcept nogil:
+    return <int32_t> (two >> 1) ^ -<int32_t> (two & 1)
+
+
+cdef inline const uint8_t *any_varint(const uint8_t *p, const uint8_t *end, int32_t *value) noexcept nogil:
+    cdef uint32_t two = p[0] | <uint32_t> p[1] << 8
+    cdef int32_t other
+    cdef bint odd
+    if not two & 0x80:
+        value[0] = zigzag(two & 0x7f)
+        return p + 1
+    if not two & 0x8000:
+        value[0] = zigzag((two & 0x7f) | two >> 1 & 0x3f80)
+        return p + 2
+    other = 0
+    odd = False
+    p = long_varint(p, end, &other, &odd)
+    value[0] = other
+    return p
+
+
+cdef inline const uint8_t *any_varlong(const uint8_t *p, const uint8_t *end, int64_t *value) noexcept nogil:
+    cdef uint32_t two = p[0] | <uint32_t> p[1] << 8
+    cdef int64_t other
+    cdef bint odd
+    if not two & 0x80:
+        value[0] = zigzag(two & 0x7f)
+        return p + 1
+    if not two & 0x8000:
+        value[0] = zigzag((two & 0x7f) | two >> 1 & 0x3f80)
+        return p + 2
+    other = 0
+    odd = False
+    p = long_varlong(p, end, &other, &odd)
+    value[0] = other
+    return p
+
+
+cdef inline const uint8_t *near_key_and_value(const uint8_t *p, const uint8_t *after, Fields *f) noexcept nogil:
+    """As next_key_and_value, where SLACK readable bytes are after the record; NULL: not valid, or not certain."""
+    cdef int32_t size = 0
+    cdef const uint8_t *stop
+    if after - p < SLACK:
+        return NULL
+    p = any_varint(p, after, &size)
+    if p == NULL or size <= 0 or size > after - p - SLACK:
+        return NULL
+    stop = p + size
+    p = any_varlong(p + 1, after, &f.timestamp_delta)
+    if p == NULL:
+        return NULL
+    p = any_varint(p, after, &f.offset_delta)
+    if p == NULL:
+        return NULL
+    p = any_varint(p, after, &f.key_size)
+    if p == NULL:
+        return NULL
+    f.key = p
+    if f.key_size > 0:
+        if f.key_size > stop - p:
+            return NULL
+        p += f.key_size
+    p = any_varint(p, after, &f.value_size)
+    if p == NULL or p > stop or f.value_size > stop - p:
+        return NULL
+    return stop
+
+
+cdef inline const uint8_t *far_key_and_value(const uint8_t *p, const uint8_t *end, Fields *f,
+                                             int *status) noexcept nogil:
+    """As next_key_and_value, where nothing needs to be readable after `end`."""
     cdef bint odd = False
-    cdef const uint8_t *stop = record_end(p, end, status, &odd)
-    cdef const uint8_t *q
+    cdef const uint8_t *stop = record_end(&p, end, status, &odd)
     if stop == NULL:
         return NULL
-    if stop == p[0]:
+    if stop == p:
         status[0] = BODY_END
         return NULL
     status[0] = VARINT
-    q = varlong(p[0] + 1, stop, &f.timestamp_delta, &odd)
-    if q != NULL:
-        q = varint(q, stop, &f.offset_delta, &odd)
-    if q != NULL:
-        q = varint(q, stop, &f.key_size, &odd)
-    if q == NULL:
+    p = varlong(p + 1, stop, &f.timestamp_delta, &odd)
+    if p != NULL:
+        p = varint(p, stop, &f.offset_delta, &odd)
+    if p != NULL:
+        p = varint(p, stop, &f.key_size, &odd)
+    if p == NULL:
         return NULL
-    f.key = q
+    f.key = p
     if f.key_size > 0:
-        if f.key_size > stop - q:
+        if f.key_size > stop - p:
             status[0] = KEY_LENGTH
             return NULL
-        q += f.key_size
-    q = varint(q, stop, &f.value_size, &odd)
-    if q == NULL:
+        p += f.key_size
+    p = varint(p, stop, &f.value_size, &odd)
+    if p == NULL:
         return NULL
-    if f.value_size > stop - q:
+    if f.value_size > stop - p:
         status[0] = VALUE_LENGTH
         return NULL
     status[0] = 0
-    p[0] = stop
+    return stop
+
+
+cdef inline const uint8_t *next_key_and_value(const uint8_t *p, const uint8_t *end, const uint8_t *after, Fields *f,
+                                              int *status) noexcept nogil:
+    """Read the record at p up to its value; what its headers are is not looked at.
+
+    `after`: where the readable bytes end. Sets the sizes, the deltas and `key` alone. Returns the end of the record;
+    NULL, with a status, where a field goes past it.
+    """
+    cdef Fields far
+    cdef const uint8_t *stop = near_key_and_value(p, after, f)
+    if stop == NULL or stop > end:
+        stop = far_key_and_value(p, end, &far, status)
+        f[0] = far
     return stop
 
 

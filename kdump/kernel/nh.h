@@ -1,94 +1,196 @@
 /* NH, the universal hash of UMAC (Black, Halevi, Krawczyk, Krovetz, Rogaway: UMAC: fast and secure message
- * authentication, 1999), on words of 64 bits as in VMAC (Krovetz, Dai: 2007).
+ * authentication, 1999), on words of 32 bits.
  *
- * The sum of (a + k) * (b + k') over pairs of words, modulo 2^128: two texts that do not depend on the key have the
- * same sum once in 2^64 keys. A pair takes one multiplication, where SipHash takes 60 operations. The sum itself gives
- * the key away, so that it never leaves the kernel: SipHash goes over it. */
+ * The sum of (a + k) * (b + k') over pairs of words, modulo 2^64: two texts that do not depend on the key have the same
+ * sum once in 2^32 keys. A second sum has the key two words further on (Toeplitz), so that both are the same once in
+ * 2^64 keys; once in 2^62 where one text has more blocks. A pair takes one multiplication, where SipHash takes 60
+ * operations. The sums themselves give the key away, so that they never leave the kernel: SipHash goes over them. */
 #ifndef KDUMP_NH_H
 #define KDUMP_NH_H
 #include <stdint.h>
 #include <string.h>
 #include "siphash.h"
 
-#define KD_NH_LEAD 8     /* words of the key for what comes before a text */
+#define KD_NH_LEAD 64    /* bytes before each text: numbers of its batch, then of its record */
 #define KD_NH_BLOCK 64   /* bytes */
-#define KD_NH_CHUNK 1024 /* bytes of a text that have a sum of their own */
-#define KD_NH_KEY (KD_NH_LEAD + KD_NH_CHUNK / 8)
+#define KD_NH_CHUNK 1024 /* bytes of a text that have sums of their own */
+#define KD_NH_KEY (KD_NH_LEAD + KD_NH_CHUNK + 8) /* bytes */
 
-#ifdef __SIZEOF_INT128__
-typedef unsigned __int128 KdNh;
-static inline KdNh kd_nh_zero(void) { return 0; }
-static inline uint64_t kd_nh_low(KdNh sum) { return (uint64_t)sum; }
-static inline uint64_t kd_nh_high(KdNh sum) { return (uint64_t)(sum >> 64); }
-static inline void kd_nh_pair(KdNh *sum, uint64_t a, uint64_t b, const uint64_t *key) {
-    *sum += (KdNh)(a + key[0]) * (uint64_t)(b + key[1]);
-}
-#else
-typedef struct { uint64_t low, high; } KdNh;
-static inline KdNh kd_nh_zero(void) { KdNh zero = {0, 0}; return zero; }
-static inline uint64_t kd_nh_low(KdNh sum) { return sum.low; }
-static inline uint64_t kd_nh_high(KdNh sum) { return sum.high; }
-static inline void kd_nh_pair(KdNh *sum, uint64_t a, uint64_t b, const uint64_t *key) {
-    const uint64_t x = a + key[0], y = b + key[1];
-    const uint64_t x0 = (uint32_t)x, x1 = x >> 32, y0 = (uint32_t)y, y1 = y >> 32;
-    const uint64_t low = x0 * y0, one = x1 * y0 + (low >> 32), two = x0 * y1 + (uint32_t)one;
-    const uint64_t product = two << 32 | (uint32_t)low;
-    sum->low += product;
-    sum->high += x1 * y1 + (one >> 32) + (two >> 32) + (sum->low < product);
-}
-#endif
+typedef struct { uint64_t sums[2]; } KdNhSums;
 
-static inline uint64_t kd_nh_word(const void *bytes, int number) {
-    uint64_t word;
-    memcpy(&word, (const uint8_t *)bytes + 8 * number, 8);
-    return word;
-}
+/* A text. `batch`: the sums of the numbers of its batch. `numbers` are those of the record; the last is the number of
+ * the bytes of the text. */
+typedef struct {
+    KdNhSums batch;
+    uint64_t numbers[4];
+    const uint8_t *text;
+} KdNhJob;
 
 /* Bytes that keep n bytes of a block begin KD_NH_BLOCK - n bytes from here. */
 static const uint64_t kd_nh_kept[2 * KD_NH_BLOCK / 8] = {
     UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
 };
 
-/* Add a text of up to KD_NH_CHUNK bytes, with zeros up to whole blocks. `after`: where the readable bytes end. How many
- * bytes the last block has decides no branch: the CPU cannot foresee it. */
-static inline void kd_nh_text(KdNh *sum, const uint8_t *text, int64_t size, const uint8_t *after, const uint64_t *key) {
-    const uint8_t *kept;
-    uint8_t rest[KD_NH_BLOCK];
-    int i;
-    for (; size >= KD_NH_BLOCK; size -= KD_NH_BLOCK, text += KD_NH_BLOCK, key += KD_NH_BLOCK / 8)
-        for (i = 0; i < KD_NH_BLOCK / 8; i += 2)
-            kd_nh_pair(sum, kd_nh_word(text, i), kd_nh_word(text, i + 1), key + i);
-    if (!size)
-        return;
-    if (after - text < KD_NH_BLOCK) {
-        memset(rest, 0, KD_NH_BLOCK);
-        memcpy(rest, text, (size_t)size);
-        text = rest;
-    }
-    kept = (const uint8_t *)kd_nh_kept + KD_NH_BLOCK - size;
-    for (i = 0; i < KD_NH_BLOCK / 8; i += 2)
-        kd_nh_pair(sum, kd_nh_word(text, i) & kd_nh_word(kept, i), kd_nh_word(text, i + 1) & kd_nh_word(kept, i + 1),
-                   key + i);
+/* Return the last block of a text with zeros after it, in `rest` where no whole block is readable. */
+static inline const uint8_t *kd_nh_rest(uint8_t *rest, const uint8_t *text, int64_t size, const uint8_t *after) {
+    if (after - text >= KD_NH_BLOCK)
+        return text;
+    memset(rest, 0, KD_NH_BLOCK);
+    memcpy(rest, text, (size_t)size);
+    return rest;
 }
 
-/* Set a pair of words to the sum of a text, to which `lead` belongs. Of a longer text it is the hash of the sums of its
- * chunks. `begin` is that of the hash. */
-static inline void kd_nh_set(KdNh lead, const uint8_t *text, int64_t size, const uint8_t *after,
-                             const uint64_t *key, const KdSip *begin, int64_t *pair) {
-    KdSip s;
-    uint64_t sums = 0;
-    if (size <= KD_NH_CHUNK) {
-        kd_nh_text(&lead, text, size, after, key);
-        pair[0] = (int64_t)kd_nh_low(lead), pair[1] = (int64_t)kd_nh_high(lead);
-        return;
+static inline void kd_nh_word(KdNhSums *total, uint64_t word, const uint8_t *key) {
+    uint32_t k[4];
+    memcpy(k, key, 16);
+    total->sums[0] += (uint64_t)((uint32_t)word + k[0]) * ((uint32_t)(word >> 32) + k[1]);
+    total->sums[1] += (uint64_t)((uint32_t)word + k[2]) * ((uint32_t)(word >> 32) + k[3]);
+}
+
+static inline void kd_nh_block(KdNhSums *total, const uint8_t *words, const uint8_t *keep, const uint8_t *key) {
+    uint64_t word, kept;
+    int at;
+    for (at = 0; at < KD_NH_BLOCK; at += 8) {
+        memcpy(&word, words + at, 8);
+        memcpy(&kept, keep + at, 8);
+        kd_nh_word(total, word & kept, key + at);
     }
-    for (s = *begin; size > 0; size -= KD_NH_CHUNK, text += KD_NH_CHUNK) {
-        kd_nh_text(&lead, text, size < KD_NH_CHUNK ? size : KD_NH_CHUNK, after, key);
-        kd_sip_word(&s, kd_nh_low(lead));
-        kd_sip_word(&s, kd_nh_high(lead));
-        lead = kd_nh_zero();
-        sums++;
+}
+
+static inline void kd_nh_numbers(KdNhSums *total, const uint64_t *numbers, const uint8_t *key) {
+    int i;
+    for (i = 0; i < 4; i++)
+        kd_nh_word(total, numbers[i], key + 8 * i);
+}
+
+static inline KdNhSums kd_nh_text(KdNhSums total, const uint8_t *text, int64_t size, const uint8_t *after,
+                                  const uint8_t *key) {
+    uint8_t rest[KD_NH_BLOCK];
+    for (; size >= KD_NH_BLOCK; size -= KD_NH_BLOCK, text += KD_NH_BLOCK, key += KD_NH_BLOCK)
+        kd_nh_block(&total, text, (const uint8_t *)kd_nh_kept, key);
+    if (size)
+        kd_nh_block(&total, kd_nh_rest(rest, text, size, after), (const uint8_t *)kd_nh_kept + KD_NH_BLOCK - size, key);
+    return total;
+}
+
+/* Set a pair of words to the hash of the sums of all chunks of a long text. `begin` is that of the hash. */
+typedef KdNhSums (*KdNhText)(KdNhSums total, const uint8_t *text, int64_t size, const uint8_t *after,
+                             const uint8_t *key);
+static void kd_nh_long(KdNhText text_sums, KdNhSums total, const KdNhJob *job, const uint8_t *after,
+                       const uint8_t *key, const KdSip *begin, uint64_t *pair) {
+    const uint8_t *text = job->text;
+    int64_t size = (int64_t)job->numbers[3];
+    uint64_t chunks = 0;
+    KdSip s = *begin;
+    for (; size > 0; size -= KD_NH_CHUNK, text += KD_NH_CHUNK, chunks++) {
+        total = text_sums(total, text, size < KD_NH_CHUNK ? size : KD_NH_CHUNK, after, key);
+        kd_sip_word(&s, total.sums[0]);
+        kd_sip_word(&s, total.sums[1]);
+        total.sums[0] = total.sums[1] = 0;
     }
-    kd_sip_end(&s, sums << 4 << 56, pair);
+    kd_sip_end(&s, chunks << 4 << 56, (int64_t *)pair);
+}
+
+/* Return the sums of the four numbers of a batch. */
+static inline KdNhSums kd_nh_batch(const uint64_t *numbers, const uint8_t *key) {
+    KdNhSums total = {{0, 0}};
+    kd_nh_numbers(&total, numbers, key);
+    return total;
+}
+
+/* Set a pair of words to the sums of each text. `after`: where the readable bytes end. */
+static void kd_nh_single(const KdNhJob *jobs, int64_t count, const uint8_t *after, const uint8_t *key,
+                         const KdSip *begin, uint64_t *pairs) {
+    KdNhSums total;
+    int64_t size;
+    for (; count > 0; count--, jobs++, pairs += 2) {
+        size = (int64_t)jobs->numbers[3];
+        total = jobs->batch;
+        kd_nh_numbers(&total, jobs->numbers, key + KD_NH_LEAD / 2);
+        if (size > KD_NH_CHUNK) {
+            kd_nh_long(kd_nh_text, total, jobs, after, key + KD_NH_LEAD, begin, pairs);
+            continue;
+        }
+        total = kd_nh_text(total, jobs->text, size, after, key + KD_NH_LEAD);
+        memcpy(pairs, total.sums, 16);
+    }
+}
+
+#ifdef KD_SIP_WIDE
+typedef struct { __m256i first, second; } KdNhFour;
+
+KD_SIP_TARGET2 static inline KdNhFour kd_nh_add4(KdNhFour sums, __m256i words, const uint8_t *key) {
+    const __m256i one = _mm256_add_epi32(words, KD_LOADED4(key)), two = _mm256_add_epi32(words, KD_LOADED4(key + 8));
+    sums.first = _mm256_add_epi64(sums.first, _mm256_mul_epu32(one, _mm256_srli_epi64(one, 32)));
+    sums.second = _mm256_add_epi64(sums.second, _mm256_mul_epu32(two, _mm256_srli_epi64(two, 32)));
+    return sums;
+}
+
+/* How many bytes the last block has decides no branch: the CPU cannot foresee it. */
+KD_SIP_TARGET2 static inline KdNhFour kd_nh_text4(KdNhFour sums, const uint8_t *text, int64_t size,
+                                                  const uint8_t *after, const uint8_t *key) {
+    const uint8_t *kept;
+    uint8_t rest[KD_NH_BLOCK];
+    for (; size >= KD_NH_BLOCK; size -= KD_NH_BLOCK, text += KD_NH_BLOCK, key += KD_NH_BLOCK) {
+        sums = kd_nh_add4(sums, KD_LOADED4(text), key);
+        sums = kd_nh_add4(sums, KD_LOADED4(text + 32), key + 32);
+    }
+    if (!size)
+        return sums;
+    text = kd_nh_rest(rest, text, size, after);
+    kept = (const uint8_t *)kd_nh_kept + KD_NH_BLOCK - size;
+    sums = kd_nh_add4(sums, _mm256_and_si256(KD_LOADED4(text), KD_LOADED4(kept)), key);
+    return kd_nh_add4(sums, _mm256_and_si256(KD_LOADED4(text + 32), KD_LOADED4(kept + 32)), key + 32);
+}
+
+KD_SIP_TARGET2 static inline __m128i kd_nh_total4(KdNhFour sums, __m128i total) {
+    const __m256i both = _mm256_add_epi64(_mm256_unpacklo_epi64(sums.first, sums.second),
+                                          _mm256_unpackhi_epi64(sums.first, sums.second));
+    return _mm_add_epi64(total, _mm_add_epi64(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1)));
+}
+
+/* As kd_nh_text. */
+KD_SIP_TARGET2 static KdNhSums kd_nh_chunk4(KdNhSums total, const uint8_t *text, int64_t size, const uint8_t *after,
+                                            const uint8_t *key) {
+    KdNhFour sums = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    sums = kd_nh_text4(sums, text, size, after, key);
+    _mm_storeu_si128((__m128i *)total.sums, kd_nh_total4(sums, KD_LOADED2(total.sums)));
+    return total;
+}
+
+/* As kd_nh_single. */
+KD_SIP_TARGET2 static void kd_nh_half(const KdNhJob *jobs, int64_t count, const uint8_t *after, const uint8_t *key,
+                                      const KdSip *begin, uint64_t *pairs) {
+    const KdNhFour zero = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    KdNhFour sums;
+    KdNhSums total;
+    __m128i sum;
+    int64_t size;
+    for (; count > 0; count--, jobs++, pairs += 2) {
+        size = (int64_t)jobs->numbers[3];
+        sums = kd_nh_add4(zero, KD_LOADED4(jobs->numbers), key + KD_NH_LEAD / 2);
+        if (size <= KD_NH_CHUNK)
+            sums = kd_nh_text4(sums, jobs->text, size, after, key + KD_NH_LEAD);
+        sum = kd_nh_total4(sums, KD_LOADED2(jobs->batch.sums));
+        _mm_storeu_si128((__m128i *)pairs, sum);
+        if (size > KD_NH_CHUNK) {
+            memcpy(total.sums, pairs, 16);
+            kd_nh_long(kd_nh_chunk4, total, jobs, after, key + KD_NH_LEAD, begin, pairs);
+        }
+    }
+}
+#endif
+
+typedef void (*KdNhMany)(const KdNhJob *jobs, int64_t count, const uint8_t *after, const uint8_t *key,
+                         const KdSip *begin, uint64_t *pairs);
+
+/* The way with the number of that of SipHash. */
+static KdNhMany kd_nh_way(int number) {
+#ifdef KD_SIP_WIDE
+    if (number)
+        return kd_nh_half;
+#endif
+    (void)number;
+    return kd_nh_single;
 }
 #endif

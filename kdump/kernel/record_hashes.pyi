@@ -6,9 +6,9 @@ attributes that a log cleaner keeps; offset; timestamp; the sizes of key and val
 number of the bytes that follow. NH makes 16 bytes of the numbers and the first KiB of the bytes, zeros after them up to
 64, and of each KiB that follows (kernel/nh.h). The 128-bit hash of the record is SipHash-2-4 of these 16 bytes; where
 there are more, of the SipHash-2-4 of them. BLAKE2b makes both keys: in blocks with the numbers 0, 1, … and the person
-"kdump sums", those of NH and after them that of SipHash. Without the key, two records have one hash once in 2^63 keys
-(Black and others: UMAC, 1999), and their hash gives nothing away: it is a hash with a key of its own over
-the sum. The hash of a key is SipHash-2-4 of the key.
+"kdump sums", those of NH and after them that of SipHash. Without the key, two records have one hash once in 2^62 keys
+(Black and others: UMAC, 1999), and their hash gives nothing away: it is a hash with a key of its own over the sums. The
+hash of a key is SipHash-2-4 of the key.
 """
 
 from typing_extensions import Buffer
@@ -30,7 +30,7 @@ def siphash(data: Buffer, key: bytes) -> bytes:
 class RecordHasher:
     """Makes the rows of records with offsets in [first, stop), at most `capacity` at a time.
 
-    `keys`, `contents`: whether the two hashes are computed.
+    `keys`, `contents`: whether the two hashes are computed; zeros in their place.
     """
 
     rows: memoryview
@@ -73,7 +73,7 @@ class RecordHasher:
         """
 
     def take(self, rows: Buffer) -> None:
-        """Take rows that were made elsewhere."""
+        """Take rows that were made elsewhere, without the hashes that are not computed."""
 
 class KeyStates:
     """The last committed record of keys in two copies, of those keys of which one copy alone has a record.

@@ -63,7 +63,8 @@ cdef extern from "siphash.h":
     ctypedef struct KdSipJob:
         uint64_t last
     ctypedef void (*KdSipHash)(const KdSip *begin, const KdSipJob *jobs, int64_t count) noexcept nogil
-    ctypedef void (*KdSipPairs)(const KdSip *begin, int64_t *pairs, int64_t stride, int64_t count) noexcept nogil
+    ctypedef void (*KdSipPairs)(const KdSip *begin, const uint64_t *pairs, int64_t count, int64_t *out,
+                               int64_t stride) noexcept nogil
     void kd_sip_begin(KdSip *s, uint64_t low, uint64_t high) noexcept nogil
     void kd_sip_set(KdSipJob *job, const uint8_t *text, int64_t size, int64_t *out) noexcept nogil
     void kd_sip_one(const KdSip *begin, const KdSipJob *job) noexcept nogil
@@ -74,16 +75,19 @@ cdef extern from "siphash.h":
 
 cdef extern from "nh.h":
     enum:
-        KD_NH_LEAD
         KD_NH_KEY
-    ctypedef struct KdNh:
+    ctypedef struct KdNhSums:
         pass
-    KdNh kd_nh_zero() noexcept nogil
-    void kd_nh_pair(KdNh *sum, uint64_t a, uint64_t b, const uint64_t *key) noexcept nogil
-    void kd_nh_set(KdNh lead, const uint8_t *text, int64_t size, const uint8_t *after, const uint64_t *key,
-                   const KdSip *begin, int64_t *pair) noexcept nogil
+    ctypedef struct KdNhJob:
+        KdNhSums batch
+        uint64_t numbers[4]
+        const uint8_t *text
+    ctypedef void (*KdNhMany)(const KdNhJob *jobs, int64_t count, const uint8_t *after, const uint8_t *key,
+                              const KdSip *begin, uint64_t *pairs) noexcept nogil
+    KdNhSums kd_nh_batch(const uint64_t *numbers, const uint8_t *key) noexcept nogil
+    KdNhMany kd_nh_way(int number) noexcept nogil
 
-assert MOST_JOBS == KD_SIP_JOBS and KD_NH_LEAD == 8
+assert MOST_JOBS == KD_SIP_JOBS
 SIPHASH_IMPLS = tuple([(<bytes> kd_sip_names[_number]).decode() for _number in range(kd_sip_ways())])
 
 
@@ -102,7 +106,7 @@ cdef bytes expanded(bytes key):
     if _expanded[0] != key:
         from hashlib import blake2b
         blocks = [blake2b(number.to_bytes(8, "little"), key=key, person=b"kdump sums").digest()
-                  for number in range((8 * KD_NH_KEY + 16 + 63) // 64)]
+                  for number in range((KD_NH_KEY + 16 + 63) // 64)]
         _expanded = key, b"".join(blocks)
     return _expanded[1]
 
@@ -133,8 +137,10 @@ cdef class RecordHasher:
     cdef readonly int64_t count, ended, batches
     cdef public int64_t at
     cdef KdSip _begin, _record_begin
-    cdef uint64_t _sum_key[KD_NH_KEY]
+    cdef uint8_t _sum_key[KD_NH_KEY]
     cdef KdSipJob _key_jobs[MOST_JOBS]
+    cdef KdNhJob _record_jobs[MOST_JOBS]  # of the rows from `_hashed` on
+    cdef KdNhMany _sum_many
     cdef int64_t _key_count, _hashed
     cdef KdSipHash _hash_many
     cdef KdSipPairs _hash_pairs
@@ -152,12 +158,13 @@ cdef class RecordHasher:
         if implementation not in SIPHASH_IMPLS:
             raise ValueError(f"no SipHash {implementation!r} here, only {', '.join(SIPHASH_IMPLS)}")
         self._hash_many = kd_sip_way(SIPHASH_IMPLS.index(implementation))
+        self._sum_many = kd_nh_way(SIPHASH_IMPLS.index(implementation))
         self._hash_pairs = kd_sip_pairs_way(SIPHASH_IMPLS.index(implementation))
         words_of(key, words)
         kd_sip_begin(&self._begin, words[0], words[1])
         keys_of_sums = expanded(key)
-        memcpy(self._sum_key, <const char *> keys_of_sums, 8 * KD_NH_KEY)
-        memcpy(words, <const char *> keys_of_sums + 8 * KD_NH_KEY, 16)
+        memcpy(self._sum_key, <const char *> keys_of_sums, KD_NH_KEY)
+        memcpy(words, <const char *> keys_of_sums + KD_NH_KEY, 16)
         kd_sip_begin(&self._record_begin, words[0], words[1])
         self._first = first
         self._stop = stop
@@ -185,82 +192,89 @@ cdef class RecordHasher:
         self._end_cells[2 * self.ended + 1] = end
         self.ended += 1
 
-    cdef void _flush(self) noexcept nogil:
-        """Compute the hashes of the rows that were added."""
+    cdef void _flush(self, const uint8_t *after) noexcept nogil:
+        """Compute the hashes of the rows that were added. `after`: where the readable bytes end."""
+        cdef uint64_t pairs[2 * MOST_JOBS]
+        cdef int64_t count = self.count - self._hashed
         self._hash_many(&self._begin, self._key_jobs, self._key_count)
         if self._contents:
-            self._hash_pairs(&self._record_begin, self._cells + self._hashed * HASH_WIDTH + H_HIGH, HASH_WIDTH,
-                             self.count - self._hashed)
+            self._sum_many(self._record_jobs, count, after, self._sum_key, &self._record_begin, pairs)
+            self._hash_pairs(&self._record_begin, pairs, count, self._cells + self._hashed * HASH_WIDTH + H_HIGH,
+                             HASH_WIDTH)
         self._key_count = 0
         self._hashed = self.count
 
-    cdef inline KdNh _lead(self, const uint8_t *head) noexcept nogil:
-        """The sum of what the records of a batch have in common."""
-        cdef KdNh found = kd_nh_zero()
-        kd_nh_pair(&found, <uint64_t> be64(head), <uint64_t> last_offset_of(head), self._sum_key)
-        kd_nh_pair(&found, <uint64_t> be64(head + PRODUCER_ID_AT),
-                   <uint64_t> <uint32_t> be32(head + BASE_SEQUENCE_AT) << 32
-                   | <uint64_t> (be16(head + PRODUCER_EPOCH_AT) & 0xffff) << 16
-                   | <uint64_t> (attributes_of(head) & KEPT_ATTRIBUTES), self._sum_key + 2)
-        return found
+    cdef KdNhSums _of_batch(self, const uint8_t *head) noexcept nogil:
+        """The sums of what the records of a batch have in common."""
+        cdef uint64_t numbers[4]
+        numbers[0] = <uint64_t> be64(head)
+        numbers[1] = <uint64_t> last_offset_of(head)
+        numbers[2] = <uint64_t> be64(head + PRODUCER_ID_AT)
+        numbers[3] = (<uint64_t> <uint32_t> be32(head + BASE_SEQUENCE_AT) << 32
+                      | <uint64_t> (be16(head + PRODUCER_EPOCH_AT) & 0xffff) << 16
+                      | <uint64_t> (attributes_of(head) & KEPT_ATTRIBUTES))
+        return kd_nh_batch(numbers, self._sum_key)
 
-    cdef const uint8_t *_hash(self, const uint8_t *head, const uint8_t *p, const uint8_t *end, int64_t *left,
-                              int outcome, int *status) noexcept nogil:
+    cdef const uint8_t *_hash(self, const uint8_t *head, const uint8_t *p, const uint8_t *end, const uint8_t *after,
+                              int64_t *left, int outcome, int *status) noexcept nogil:
         """Add the rows of the next records of a batch, as many as there is room for; returns where they end.
 
-        The hashes come with `_flush`, while the bytes are still there.
+        The hashes come with `_flush`, while the bytes are still there. `after`: where the readable bytes end.
         """
         # What is of the hasher is here meanwhile: of what a row changes the compiler knows no bounds.
-        cdef int64_t count = self.count, capacity = self._capacity, first = self._first, last = self._stop
-        cdef int64_t keys = self._key_count, until = self._hashed + MOST_JOBS, records = left[0]
-        cdef bint with_keys = self._keys, with_contents = self._contents
-        cdef KdNh lead = self._lead(head), total
+        cdef int64_t keys = self._key_count, first = self._first, records = left[0], room = self._capacity - self.count
+        cdef uint64_t span = <uint64_t> max(self._stop - first, <int64_t> 0)
+        cdef bint with_keys = self._keys
+        cdef KdNhSums of_batch = self._of_batch(head)
+        cdef KdNhJob *job = self._record_jobs + (self.count - self._hashed)
+        cdef KdNhJob *jobs_end = self._record_jobs + MOST_JOBS
         cdef Fields f
-        cdef int64_t attributes = attributes_of(head), base = be64(head), offset, base_timestamp, timestamp
+        cdef int64_t attributes = attributes_of(head), base = be64(head), offset
         cdef int64_t flags = outcome << OUTCOME_SHIFT, epoch = be32(head + LEADER_EPOCH_AT)
-        cdef int64_t *row
+        cdef int64_t *row = self._cells + self.count * HASH_WIDTH
         cdef const uint8_t *stop
         cdef bint appended = attributes & LOG_APPEND_TIME != 0
+        cdef uint64_t timestamp = <uint64_t> be64(head + (MAX_TIMESTAMP_AT if appended else BASE_TIMESTAMP_AT))
+        cdef uint64_t of_record = 0 if appended else ~<uint64_t> 0  # the bits of its timestamp that are its own
         if attributes & CONTROL_FLAG:
             flags |= CONTROL_BIT
-        base_timestamp = be64(head + (MAX_TIMESTAMP_AT if appended else BASE_TIMESTAMP_AT))
-        while records > 0 and count < capacity:
-            stop = next_key_and_value(&p, end, &f, status)
+        while records > 0 and room > 0:
+            stop = next_key_and_value(p, end, after, &f, status)
             if stop == NULL:
                 break
+            p = stop
             records -= 1
             offset = <int64_t> (<uint64_t> base + <uint64_t> <int64_t> f.offset_delta)
-            if offset < first or offset >= last:
+            if <uint64_t> offset - <uint64_t> first >= span:
                 continue
-            if count == until:
-                self.count, self._key_count = count, keys
-                self._flush()
-                until, keys = count + MOST_JOBS, 0
-            row = self._cells + count * HASH_WIDTH
-            count += 1
+            if job == jobs_end:
+                self.count, self._key_count = (row - self._cells) // HASH_WIDTH, keys
+                self._flush(after)
+                job, keys = self._record_jobs, 0
             row[H_OFFSET] = offset
             row[H_FLAGS] = flags | (TOMBSTONE_BIT if f.value_size < 0 else 0) | (NO_KEY_BIT if f.key_size < 0 else 0)
             row[H_EPOCH] = epoch
-            row[H_KEY_HIGH] = row[H_KEY_LOW] = row[H_HIGH] = row[H_LOW] = 0
-            if with_keys and f.key_size >= 0:
-                kd_sip_set(self._key_jobs + keys, f.key, f.key_size, row + H_KEY_HIGH)
-                keys += 1
-            if with_contents:
-                timestamp = base_timestamp if appended \
-                    else <int64_t> (<uint64_t> base_timestamp + <uint64_t> f.timestamp_delta)
-                total = lead
-                kd_nh_pair(&total, <uint64_t> offset, <uint64_t> timestamp, self._sum_key + 4)
-                kd_nh_pair(&total, <uint64_t> <uint32_t> (f.key_size if f.key_size >= 0 else -1) << 32
-                           | <uint32_t> (f.value_size if f.value_size >= 0 else -1), <uint64_t> (stop - f.key),
-                           self._sum_key + 6)
-                kd_nh_set(total, f.key, stop - f.key, end, self._sum_key + KD_NH_LEAD, &self._record_begin,
-                          row + H_HIGH)
-        self.count, self._key_count, left[0] = count, keys, records
+            if with_keys:
+                row[H_KEY_HIGH] = row[H_KEY_LOW] = 0
+                if f.key_size >= 0:
+                    kd_sip_set(self._key_jobs + keys, f.key, f.key_size, row + H_KEY_HIGH)
+                    keys += 1
+            job.batch = of_batch
+            job.numbers[0] = <uint64_t> offset
+            job.numbers[1] = timestamp + (<uint64_t> f.timestamp_delta & of_record)
+            job.numbers[2] = (<uint64_t> <uint32_t> max(f.key_size, -1) << 32 | <uint32_t> max(f.value_size, -1))
+            job.numbers[3] = <uint64_t> (stop - f.key)
+            job.text = f.key
+            job += 1
+            row += HASH_WIDTH
+            room -= 1
+        self.count, self._key_count, left[0] = (row - self._cells) // HASH_WIDTH, keys, records
         return p
 
     def hash_batches(self, batches, int64_t at, int outcome, bytes outcomes=None, int64_t index=0):
         cdef Py_buffer view
         cdef const uint8_t *decided = NULL
+        cdef const uint8_t *after
         cdef const uint8_t *head
         cdef int64_t left, total, size, known = 0
         cdef int status = 0
@@ -269,6 +283,7 @@ cdef class RecordHasher:
         try:
             if at < 0 or at > view.len or index < 0:
                 raise ValueError("at")
+            after = <const uint8_t *> view.buf + view.len
             if outcomes is not None:
                 decided = <const uint8_t *> <const char *> outcomes
                 known = len(outcomes) - index
@@ -287,13 +302,13 @@ cdef class RecordHasher:
                 size = total - HEADER
                 if left > size // SMALLEST_RECORD or left > self._capacity - self.count:
                     break
-                self._hash(head, head + HEADER, head + total, &left, outcome, &status)
+                self._hash(head, head + HEADER, head + total, after, &left, outcome, &status)
                 if status:
                     break
                 at += total
                 self.batches += 1
                 self._end_batch(<int64_t> (<uint64_t> last_offset_of(head) + 1))
-            self._flush()
+            self._flush(after)
         finally:
             PyBuffer_Release(&view)
         return at, status
@@ -301,6 +316,7 @@ cdef class RecordHasher:
     def hash_records(self, header, payload, int64_t at, int64_t left, int outcome):
         cdef Py_buffer head, view
         cdef const uint8_t *start
+        cdef const uint8_t *after
         cdef const uint8_t *p
         cdef int status = 0
         self.count = self.at = self.ended = self._hashed = 0
@@ -311,8 +327,9 @@ cdef class RecordHasher:
                 if head.len < HEADER or at < 0 or at > view.len:
                     raise ValueError("at")
                 start = <const uint8_t *> view.buf
-                p = self._hash(<const uint8_t *> head.buf, start + at, start + view.len, &left, outcome, &status)
-                self._flush()
+                after = start + view.len
+                p = self._hash(<const uint8_t *> head.buf, start + at, after, after, &left, outcome, &status)
+                self._flush(after)
                 at = p - start
             finally:
                 PyBuffer_Release(&view)
@@ -322,6 +339,7 @@ cdef class RecordHasher:
 
     def take(self, rows):
         cdef Py_buffer view
+        cdef int64_t i
         PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
         try:
             if view.len % (HASH_WIDTH * 8) or view.len > self._capacity * HASH_WIDTH * 8:
@@ -329,6 +347,11 @@ cdef class RecordHasher:
             memcpy(self._cells, view.buf, view.len)
             self.count = view.len // (HASH_WIDTH * 8)
             self.at = self.ended = 0
+            for i in range(self.count):
+                if not self._keys:
+                    memset(self._cells + i * HASH_WIDTH + H_KEY_HIGH, 0, 16)
+                if not self._contents:
+                    memset(self._cells + i * HASH_WIDTH + H_HIGH, 0, 16)
         finally:
             PyBuffer_Release(&view)
 

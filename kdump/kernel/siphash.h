@@ -91,14 +91,15 @@ static inline void kd_sip_one(const KdSip *begin, const KdSipJob *job) {
 
 #define KD_SIP_PAIR_END (UINT64_C(16) << 56)
 
-/* Replace pairs of words, `stride` words apart, by the hashes of these 16 bytes. */
-static void kd_sip_pairs_single(const KdSip *begin, int64_t *pairs, int64_t stride, int64_t count) {
+/* Set words that are `stride` words apart, and those after them, to the hashes of pairs of words. */
+static void kd_sip_pairs_single(const KdSip *begin, const uint64_t *pairs, int64_t count, int64_t *out,
+                                int64_t stride) {
     KdSip s;
-    for (; count > 0; count--, pairs += stride) {
+    for (; count > 0; count--, pairs += 2, out += stride) {
         s = *begin;
-        kd_sip_word(&s, (uint64_t)pairs[0]);
-        kd_sip_word(&s, (uint64_t)pairs[1]);
-        kd_sip_end(&s, KD_SIP_PAIR_END, pairs);
+        kd_sip_word(&s, pairs[0]);
+        kd_sip_word(&s, pairs[1]);
+        kd_sip_end(&s, KD_SIP_PAIR_END, out);
     }
 }
 
@@ -257,28 +258,29 @@ KD_SIP_TARGET2 static inline void kd_sip_out4(int64_t *const *out, __m256i first
 }
 
 /* As kd_sip_pairs_single. */
-KD_SIP_TARGET2 static void kd_sip_pairs_half(const KdSip *begin, int64_t *pairs, int64_t stride, int64_t count) {
+KD_SIP_TARGET2 static void kd_sip_pairs_half(const KdSip *begin, const uint64_t *pairs, int64_t count, int64_t *out,
+                                             int64_t stride) {
     KD_SIP_BY16;
     const __m256i end = _mm256_set1_epi64x((int64_t)KD_SIP_PAIR_END);
     const KdSipFour start = kd_sip_begin4(begin);
     KdSipFour a, b;
     __m256i w, x, y, z, first_a, first_b;
-    int64_t *out[8];
+    int64_t *to[8];
     int i;
-    for (; count >= 8; count -= 8, pairs += 8 * stride) {
+    for (; count >= 8; count -= 8, pairs += 16, out += 8 * stride) {
         for (i = 0; i < 8; i++)
-            out[i] = pairs + i * stride;
-        KD_PAIRS4(w, y, out[0], out[1], out[2], out[3]);
-        KD_PAIRS4(x, z, out[4], out[5], out[6], out[7]);
+            to[i] = out + i * stride;
+        KD_PAIRS4(w, y, pairs, pairs + 2, pairs + 4, pairs + 6);
+        KD_PAIRS4(x, z, pairs + 8, pairs + 10, pairs + 12, pairs + 14);
         a = start, b = start;
         KD_SIP_WORD4(a, b, w, x);
         KD_SIP_WORD4(a, b, y, z);
         KD_SIP_WORD4(a, b, end, end);
         KD_SIP_END4(a, b, first_a, first_b, y, z);
-        kd_sip_out4(out, first_a, y);
-        kd_sip_out4(out + 4, first_b, z);
+        kd_sip_out4(to, first_a, y);
+        kd_sip_out4(to + 4, first_b, z);
     }
-    kd_sip_pairs_single(begin, pairs, stride, count);
+    kd_sip_pairs_single(begin, pairs, count, out, stride);
 }
 
 /* As kd_sip_eight. */
@@ -392,7 +394,7 @@ static KdSipHash kd_sip_way(int number) {
     return kd_sip_single;
 }
 
-typedef void (*KdSipPairs)(const KdSip *begin, int64_t *pairs, int64_t stride, int64_t count);
+typedef void (*KdSipPairs)(const KdSip *begin, const uint64_t *pairs, int64_t count, int64_t *out, int64_t stride);
 
 static KdSipPairs kd_sip_pairs_way(int number) {
 #ifdef KD_SIP_WIDE

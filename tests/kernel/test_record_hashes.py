@@ -61,31 +61,32 @@ def hashed(*batches: bytes, first: int = 0, stop: int = HIGHEST, outcome: int = 
     return rows(hasher)
 
 
-def key_words() -> list[int]:
-    """The words of the key of sums, and after them the 16 bytes of that of the hash over them."""
+def keys_of_sums() -> tuple[list[int], bytes]:
+    """The words of the key of sums, and the key of the hash over them."""
     blocks = [
         hashlib.blake2b(number.to_bytes(8, "little"), key=KEY, person=b"kdump sums").digest() for number in range(18)
     ]
-    return list(struct.unpack("<138Q", b"".join(blocks)[: 138 * 8]))
+    data = b"".join(blocks)
+    return list(struct.unpack("<274I", data[:1096])), data[1096:1112]
 
 
 def content_hash(lead: bytes, text: bytes) -> bytes:
-    """What the hash of a record is, written down a second time: of the words before a text, and the text."""
-    words = key_words()
-    hash_key = struct.pack("<2Q", *words[136:])
+    """What the hash of a record is, written down a second time: of the numbers before a text, and the text."""
+    words, hash_key = keys_of_sums()
 
-    def total(data: bytes, first: int) -> int:
-        pairs = struct.iter_unpack("<2Q", data)
-        found = 0
-        for at, (a, b) in enumerate(pairs):
-            key, other = words[first + 2 * at : first + 2 * at + 2]
-            found += (a + key) % 2**64 * ((b + other) % 2**64)
+    def totals(data: bytes, first: int) -> list[int]:
+        """The two sums of a text; its first word has this one of the key."""
+        found = [0, 0]
+        for at, (a, b) in enumerate(struct.iter_unpack("<2I", data)):
+            for which in range(2):
+                key, other = words[first + 2 * at + 2 * which : first + 2 * at + 2 * which + 2]
+                found[which] += (a + key) % 2**32 * ((b + other) % 2**32)
         return found
 
     chunks = [text[at : at + 1024] for at in range(0, len(text), 1024)]
-    sums = [total(chunk + bytes(-len(chunk) % 64), 8) for chunk in chunks]
-    sums[0] += total(lead, 0)
-    packed = b"".join((each % 2**128).to_bytes(16, "little") for each in sums)
+    sums = [totals(chunk + bytes(-len(chunk) % 64), 16) for chunk in chunks]
+    sums[0] = [one + more for one, more in zip(sums[0], totals(lead, 0), strict=True)]
+    packed = b"".join((each % 2**64).to_bytes(8, "little") for pair in sums for each in pair)
     return siphash(packed if len(sums) == 1 else siphash(packed, hash_key), hash_key)
 
 
@@ -160,6 +161,24 @@ def test_records_of_many_batches_have_the_hashes_of_each(implementation: str, co
 def test_no_other_implementation() -> None:
     with pytest.raises(ValueError, match="single"):
         RecordHasher(KEY, 0, 1, implementation="abacus")
+
+
+def test_no_offset_is_in_an_empty_range() -> None:
+    batch = build.batch([build.record(b"k", b"v")] * 3, base_offset=3)
+    assert [len(hashed(batch, first=4, stop=stop)) for stop in (0, 3, 4, 5, 6, 7)] == [0, 0, 0, 1, 2, 2]
+
+
+@pytest.mark.parametrize(("keys", "contents"), [(False, True), (True, False), (False, False)])
+def test_a_hash_that_is_not_computed_is_zero(keys: bool, contents: bool) -> None:
+    batch = build.batch([build.record(b"k", b"v"), build.record(None, b"v"), build.record(b"k", None)], base_offset=3)
+    whole = hashed(batch)
+    hasher = RecordHasher(KEY, 0, HIGHEST, keys=keys, contents=contents)
+    kept = [keys, keys, contents, contents]
+    expected = [(row[0], *(cell * on for cell, on in zip(row[1:5], kept, strict=True)), *row[5:]) for row in whole]
+    hasher.take(struct.pack(f"<{len(whole) * WIDTH}q", *(cell for row in whole for cell in row)))
+    assert rows(hasher) == expected
+    hasher.hash_batches(batch, 0, COMMITTED)  # in place of rows that were taken
+    assert rows(hasher) == expected
 
 
 def items(choose: random.Random, count: int, base: int) -> list[build.Record]:

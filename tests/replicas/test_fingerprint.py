@@ -698,7 +698,7 @@ def test_another_version_says_which(tmp_path: Path) -> None:
     data = bytearray(file.read_bytes())
     data[8] = 9
     file.write_bytes(data)
-    with pytest.raises(SourceError, match="version 9; this kdump reads version 6 alone"):
+    with pytest.raises(SourceError, match="version 9; this kdump reads version 7 alone"):
         read_fingerprint(str(file))
 
 

@@ -151,7 +151,7 @@ def partition_of(broker: Path) -> Partition:
 
 
 def through_a_file(shares: tuple[Share, ...], path: Path, key: HashKey = NO_KEY) -> list[Share]:
-    path.write_bytes(SHARES_MAGIC + b"\3\0\0\0" + key.key_id + section_of_shares(NAME, shares, key, 1 << 30))
+    path.write_bytes(SHARES_MAGIC + b"\4\0\0\0" + key.key_id + section_of_shares(NAME, shares, key, 1 << 30))
     index = read_share_index(str(path), key)
     assert index.problem is None
     return [share for place in index.places.values() for share in load_shares(place, key, 1 << 30)]
@@ -430,7 +430,7 @@ def test_forged_shares_are_no_crash(tmp_path: Path) -> None:
 
         code = share_file._code_of(bytes(forged), NO_KEY)
         path = tmp_path / "shares"
-        path.write_bytes(SHARES_MAGIC + b"\3\0\0\0" + bytes(16) + len(forged).to_bytes(8, "little") + code + forged)
+        path.write_bytes(SHARES_MAGIC + b"\4\0\0\0" + bytes(16) + len(forged).to_bytes(8, "little") + code + forged)
         for place in read_share_index(str(path), NO_KEY).places.values():
             try:
                 known = load_shares(place, NO_KEY, 1 << 30)

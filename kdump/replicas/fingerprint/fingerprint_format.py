@@ -81,7 +81,7 @@ from kdump.log.ranges import OffsetRange
 from kdump.named_tuple import NamedTuple
 from kdump.replicas.log_survey import KAFKA_07, OUT_OF_ORDER, UNREADABLE
 
-VERSION: Final = 6
+VERSION: Final = 7
 KEY_ID_BYTES: Final = 16
 _END_MAGIC: Final = b"RPFK"
 _HEAD: Final = struct.Struct("<8sHHIq16s")

@@ -41,7 +41,7 @@ from kdump.replicas.log_survey import SegmentFacts
 from kdump.storage.stamps import Stamp
 
 SUFFIX: Final = ".shares"
-_VERSION: Final = 3
+_VERSION: Final = 4
 _HEAD: Final = struct.Struct("<8sHxx16s")
 _SECTION: Final = struct.Struct("<Q16s")
 _COPY: Final = struct.Struct("<16siHH")
