@@ -252,7 +252,12 @@ def topics_text(topics: Iterable[str]) -> str:
 
 
 def topic_partition_of_file(path: str) -> TopicPartition | None:
-    """Topic and partition of the directory of a file, or None."""
+    """Topic and partition of the directory of a file, or None; so for the files of a log directory, whatever its name.
+
+    The disk of a broker can be called broker-1.
+    """
+    if basename(path) in ROOT_FILES or basename(path) == BOOTSTRAP_CHECKPOINT:
+        return None
     return topic_partition_of(dirname(abspath(path)), kafka07=kind_of(path) is Kind.KAFKA07)
 
 

@@ -25,7 +25,8 @@ class Finding:
     `broker` is what the next unclean start of Kafka 4.3 does about it, None for a file without its directory.
     `later_broker` is what Kafka 4.4.0 does, where that decides otherwise whether a broker starts.
     `data` holds numbers and short words, never prose. Neither it nor the sentence depends on the time of the check.
-    `of` is the topic-partition where the path is not that of a file of it.
+    `of` is the topic-partition where the path is not that of a file of it. `in_log_directory`: the path lies in a log
+    directory itself, whose name is no topic-partition.
     """
 
     code: str
@@ -38,6 +39,7 @@ class Finding:
     data: FindingData = field(default_factory=dict)
     later_broker: str | None = None
     of: naming.TopicPartition | None = None
+    in_log_directory: bool = False
 
     @property
     def message(self) -> str:
@@ -50,7 +52,7 @@ class Finding:
     @property
     def topic_partition(self) -> naming.TopicPartition | None:
         """The topic-partition: `of`, or what the name of the directory of a file says; None without one."""
-        return self.of or naming.topic_partition_of_file(self.path)
+        return self.of or (None if self.in_log_directory else naming.topic_partition_of_file(self.path))
 
     @property
     def segment(self) -> int | None:

@@ -143,6 +143,16 @@ def test_damage_and_refusals_reach_the_user(source: SparkSession, tmp_path: Path
         losses(source.range(3))
 
 
+def test_the_findings_of_a_disk_that_is_called_broker_1(source: SparkSession, tmp_path: Path) -> None:
+    """A log directory is no topic-partition, whatever its name."""
+    disk = shutil.copytree(FIXTURES / "log-directory", tmp_path / "broker-1")
+    (disk / "recovery-point-offset-checkpoint").write_text("0\nx\n")
+    for found in (load(source, disk, table="findings"), read(source, disk, table="findings")):
+        (own,) = found.where("code = 'checkpoint/format'").collect()
+        assert (own.topic, own.partition) == (None, None)
+        assert "broker" not in {row.topic for row in found.collect()}
+
+
 def test_a_read_in_one_call(source: SparkSession) -> None:
     found = read(source, FIXTURES / "nulls", offsets={"nulls": {0: (1, 3)}}, columns=["offset", "headers"])
     assert found.columns == ["offset", "headers"]

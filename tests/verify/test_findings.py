@@ -8,11 +8,14 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
+import kdump
+from kdump.format.naming import TopicPartition
 from kdump.storage.discovery import discover
 from kdump.verify.findings import Finding, finding_fields, make_finding
 from kdump.verify.verify import VerifyOptions, verify_logs
 from support import build
 
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 NOW_MS = 1_800_000_000_000
 
 
@@ -63,3 +66,27 @@ def test_a_name_that_is_no_text_has_an_identity() -> None:
     odd = make_finding("file/name", "/logs/\udcff", 0, 0, name="\udcff", problem="partition")
     assert json.loads(json.dumps(odd.identity)) == odd.identity
     assert len(odd.identity) == 16
+
+
+def test_a_log_directory_is_no_topic_partition_whatever_its_name(tmp_path: Path) -> None:
+    """A disk of broker 1 can be called broker-1."""
+    disk = tmp_path / "broker-1"
+    shutil.copytree(FIXTURES / "log-directory", disk, ignore=shutil.ignore_patterns("expected", "case.toml"))
+    for name in ("recovery-point-offset-checkpoint", "meta.properties", "notes", "orders-0/notes"):
+        (disk / name).write_text("0\nx\n")
+    data = bytearray((disk / "bootstrap.checkpoint").read_bytes())
+    data[-1] ^= 1
+    (disk / "bootstrap.checkpoint").write_bytes(data)
+    found = {
+        Path(each.path).relative_to(disk).as_posix(): each.topic_partition
+        for report in verify_logs(discover([str(disk)]), VerifyOptions())
+        for each in report.findings
+    }
+    own = {name: of for name, of in found.items() if "/" not in name}
+    assert own == dict.fromkeys(
+        ("recovery-point-offset-checkpoint", "meta.properties", "notes", "bootstrap.checkpoint"), None
+    )
+    assert found["orders-0/notes"] == TopicPartition("orders", 0)
+    rows = kdump.table_reader([disk], "findings").read_all().select(["topic", "partition"]).to_pylist()
+    assert {"topic": None, "partition": None} in rows
+    assert "broker" not in {row["topic"] for row in rows}

@@ -1,6 +1,7 @@
 """The checks `file/*` and `undo/unfinished`: files and directories whose names do not belong where they are."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from kdump.storage.misplaced import MisplacedFile
@@ -38,7 +39,8 @@ def check_partition(of: Partition, *, live: bool = False) -> Iterator[Finding]:
 
 def check_log_directory(of: LogDirectory, *, live: bool = False) -> Iterator[Finding]:
     """The misplaced files in a log directory itself. `live` as in `check_partition`."""
-    return _findings(of.misplaced_files, Severity.INFO if live else None)
+    for each in _findings(of.misplaced_files, Severity.INFO if live else None):
+        yield replace(each, in_log_directory=True)
 
 
 def _findings(files: Iterable[MisplacedFile], leftover: Severity | None = None) -> Iterator[Finding]:
