@@ -693,6 +693,21 @@ def test_a_forged_section_is_an_error_and_nothing_else(tmp_path: Path) -> None:
     assert refused
 
 
+def test_a_file_that_was_read_is_another_one_now(tmp_path: Path) -> None:
+    """The file stays open for its other sections: another file with its name is not damage."""
+    file, loaded = tmp_path / "1.f", []
+    for number in (1, 2):
+        made = taken(directory(tmp_path / str(number), plain()[:number]), tmp_path / "new.f")
+        made.replace(file)
+        (copy,) = known(file)
+        loaded.append(load_copy(copy))
+        assert loaded[-1] == load_copy(copy)
+    assert loaded[0].log_end_offset < loaded[1].log_end_offset
+    file.write_bytes(file.read_bytes()[:100])  # in place
+    with pytest.raises(SourceError, match=r"1\.f: the section of .* is damaged$"):
+        load_copy(copy)
+
+
 def test_another_version_says_which(tmp_path: Path) -> None:
     file = taken(directory(tmp_path / "1", plain()), tmp_path / "1.f")
     data = bytearray(file.read_bytes())

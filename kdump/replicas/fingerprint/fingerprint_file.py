@@ -60,7 +60,7 @@ _NO_ID: Final = bytes(16)
 _SHORTEST_KEY: Final = 16
 _LONGEST_KEY: Final = 1 << 16
 _HEAD_READ: Final = HEAD_BYTES + 1000
-_OPEN_OBJECTS: Final = 4
+_OPEN_FILES: Final = 4
 """Of three brokers, and one more; what is read ahead of each takes up to 16 MiB."""
 
 
@@ -107,27 +107,31 @@ class CopyFingerprint(NamedTuple):
 
 
 class _Reading(local):
-    """What sections are read into: new memory for each takes longer than to read it. And the objects they are read of.
+    """What sections are read into: new memory for each takes longer than to read it. And the files they are read of.
 
     The sections of a topic-partition are at about the same place of each file, and the next ones after them.
     """
 
     def __init__(self) -> None:
         self.section = memoryview(bytearray(MOST_SECTION_BYTES))
-        self._process, self._objects = os.getpid(), dict[tuple[str, object], InputFile]()
+        self._process, self._files = os.getpid(), dict[tuple[str, object], InputFile]()
 
-    def object_of(self, copy: CopyFingerprint) -> InputFile:
-        """The object of a copy, opened. Raises SourceError."""
+    def file_of(self, copy: CopyFingerprint, *, anew: bool = False) -> InputFile:
+        """The file of a copy, opened; `anew`: not one that was opened before. Raises SourceError."""
         if self._process != os.getpid():  # what belongs to a file system of another process is of no use
-            self._process, self._objects = os.getpid(), {}
+            self._process, self._files = os.getpid(), {}
         key = copy.file, copy.stamp
-        found = self._objects.pop(key, None) or open_source(copy.file)
-        if found.stamp != copy.stamp:
+        found = self._files.pop(key, None)
+        if found is not None and anew:
+            found.close()
+            found = None
+        found = found or open_source(copy.file)
+        if copy.stamp is not None and found.stamp != copy.stamp:
             found.close()
             raise SourceError(f"{copy.file}: the object was replaced since it was opened")
-        self._objects[key] = found  # the newest is the last
-        if len(self._objects) > _OPEN_OBJECTS:
-            self._objects.pop(next(iter(self._objects))).close()
+        self._files[key] = found  # the newest is the last
+        if len(self._files) > _OPEN_FILES:
+            self._files.pop(next(iter(self._files))).close()
         return found
 
 
@@ -145,19 +149,21 @@ def load_front(copy: CopyFingerprint) -> CopySketch:
 
 
 def _load(copy: CopyFingerprint, size: int, crc: int, *, is_front: bool) -> CopySketch:
-    topic, partition = copy.topic_partition
-    name = f"{copy.file}: the section of {topic}-{partition} at byte {copy.entry.position}"
-    if copy.stamp is not None:
-        data = _section(copy, size, _reading.object_of(copy))
-    else:
-        with open_source(copy.file) as source:
-            data = _section(copy, size, source)
-    if len(data) != size or crc32c(data) != crc:
-        raise SourceError(f"{name} is damaged")
+    data = _section(copy, size, _reading.file_of(copy))
+    if not _is_whole(data, size, crc) and copy.stamp is None:  # another file can have its name by now
+        data = _section(copy, size, _reading.file_of(copy, anew=True))
     try:
+        if not _is_whole(data, size, crc):
+            raise ValueError
         return parse_section(data, is_front=is_front)
     except ValueError as error:
-        raise SourceError(f"{name} is damaged: {error}") from None
+        topic, partition = copy.topic_partition
+        name = f"{copy.file}: the section of {topic}-{partition} at byte {copy.entry.position}"
+        raise SourceError(": ".join(filter(None, (f"{name} is damaged", str(error))))) from None
+
+
+def _is_whole(data: memoryview, size: int, crc: int) -> bool:
+    return len(data) == size and crc32c(data) == crc
 
 
 def _section(copy: CopyFingerprint, size: int, source: InputFile) -> memoryview:
