@@ -26,7 +26,7 @@ from kdump.storage.walk import BatchChunk, ForeignBatch, Tail
 _WIDTH: Final = len(BATCH_COLUMNS)
 _FIRST, _LAST, _MAGIC = map(BATCH_COLUMNS.index, ("base_offset", "last_offset", "magic"))
 _POSITION, _SIZE = BATCH_COLUMNS.index("position"), BATCH_COLUMNS.index("size")
-_ROWS: Final = 1024
+_ROWS: Final = 2048
 _MOST_DAMAGE: Final = 10_000
 _MOST_ABORTED: Final = 100_000
 """So many entries of transaction indexes are compared, those of the oldest segments."""
