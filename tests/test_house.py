@@ -34,6 +34,14 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(text_of(path))
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements in a node, and in these: nine tenths of a tree are expressions, which have none."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for inner in getattr(node, name, ()):
+            yield inner
+            yield from statements(inner)
+
+
 def classes() -> Iterator[tuple[str, str]]:
     for path in MODULES:
         for name in re.findall(r"^ *class (\w+)[(:]", text_of(path), re.MULTILINE):
@@ -59,7 +67,7 @@ def test_a_module_can_be_read_at_one_sitting(path: Path) -> None:
         assert text.count("\n") <= MODULE_LINES
     long = {
         node.name: node.end_lineno - node.lineno + 1
-        for node in ast.walk(tree)
+        for node in statements(tree)
         if isinstance(node, ast.FunctionDef) and node.end_lineno is not None
     }
     assert {name: lines for name, lines in long.items() if lines > FUNCTION_LINES} == {}
