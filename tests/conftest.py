@@ -71,6 +71,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # Spark first, so that one process has all tests of it, and starts one session: others take tests from the end of
     # its list. The rest by path: all processes of a run need the same order.
     items.sort(key=lambda item: (item.path.parent.name != "spark", item.path))
+    if others := laws.daily(items):
+        keep(config, items, [item for item in items if item not in others])
     if CASES:
         keep(config, items, [item for _, cases in groupby(items, case_of) for item in share(list(cases), CASES)])
     if laws.EVERY > 1:

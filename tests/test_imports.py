@@ -104,6 +104,7 @@ def test_work_loads_nothing_heavy(log: str) -> None:
     assert not loaded("verify", log) & {"lz4", "zstandard", "snappy", "cramjam", "isal"}
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("form", ["parquet", "arrow", "ndjson", "csv"])
 def test_a_conversion_imports_no_pandas(form: str, tmp_path: Path) -> None:
     """pyarrow imports it, where it is installed, for a Python value that becomes an array or a scalar."""

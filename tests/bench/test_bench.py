@@ -35,6 +35,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return name, write_partition(directory, stream, segments=2, segment_bytes=SEGMENT_BYTES)
 
 
+@pytest.mark.daily(4)
 def test_segments_are_sound(written: tuple[str, list[Segment]]) -> None:
     """Framing, CRC, offsets and counts of every batch."""
     name, segments = written
@@ -64,6 +65,7 @@ def test_segments_are_sound(written: tuple[str, list[Segment]]) -> None:
         assert segment.decoded_bytes >= SEGMENT_BYTES
 
 
+@pytest.mark.daily(4)
 def test_index_entries_are_batch_starts(written: tuple[str, list[Segment]]) -> None:
     """Each entry of the offset index: the last offset of the batch at its position."""
     for segment in written[1]:
@@ -76,6 +78,7 @@ def test_index_entries_are_batch_starts(written: tuple[str, list[Segment]]) -> N
             assert struct.unpack_from(">q", data, position)[0] + delta == segment.base_offset + relative
 
 
+@pytest.mark.daily(4)
 def test_snapshots_are_sound(written: tuple[str, list[Segment]]) -> None:
     """A producer snapshot at the end of each segment: version, CRC, count."""
     name, segments = written

@@ -64,6 +64,7 @@ def test_tombstones_that_are_last() -> None:
     assert dirty_keys(keys_of(pairs), 0).live_tombstones == (2, False, 0)
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("part", ["all", "half", "none"])
 def test_estimates_are_inside_their_errors(part: str) -> None:
     outside = 0

@@ -501,6 +501,7 @@ def test_words_of_refusals() -> None:
 # verify
 
 
+@pytest.mark.daily(3)
 @pytest.mark.laws
 @pytest.mark.parametrize(
     "partition", ["segments/segments-0", "v2-transactions-0.11.0.3/transactions-0", "mixed-through-2.8.2/mixed-0"]

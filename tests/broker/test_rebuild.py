@@ -128,6 +128,7 @@ def partition(number: int) -> tuple[random.Random, list[PartSegment]]:
 # laws
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("number", range(60))
 def test_both_walks_say_the_same(number: int, tmp_path: Path) -> None:
     rng, segments = partition(number)

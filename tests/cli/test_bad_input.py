@@ -249,6 +249,7 @@ NONSENSE = {
 }
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("output_format", ["text", "json", "terminal", "kafka"])
 def test_companions_of_nonsense(kdump: Any, tmp_path: Path, output_format: str) -> None:
     for number, data in enumerate(NONSENSE.values()):
@@ -522,6 +523,7 @@ def bombs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_bombs(bombs: Path, codec: str) -> None:
     for limit in (60, 128):
@@ -668,6 +670,7 @@ def test_a_real_file_that_is_cut(tmp_path: Path) -> None:
     assert codes <= {"file/shrunk", "tail/torn"}
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(
     "command", [["verify", "--deep", "--format", "json"], ["dump", "--format", "json"]], ids=" ".join
 )

@@ -162,6 +162,7 @@ def dumped(
 # --- what Kafka's tool prints -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 @pytest.mark.parametrize("case", sampled(CASES, 3), ids=lambda case: case.name)
 def test_companions_as_the_tool_prints_them(kdump: Any, case: Path) -> None:

@@ -124,6 +124,7 @@ def shell(request: pytest.FixtureRequest, kdump: Any, tmp_path: Path) -> Iterato
     running.close()
 
 
+@pytest.mark.daily(3)
 @pytest.mark.laws
 def test_what_the_shells_complete(shell: Shell) -> None:
     """In a quick run every line in one of them."""

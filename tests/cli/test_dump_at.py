@@ -84,6 +84,7 @@ def expected(lines: list[dict[str, Any]], offset: int, max_bytes: int) -> list[d
     ]
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 @pytest.mark.parametrize("path", sampled(PARTITIONS, 4))
 def test_fixtures(kdump: Any, path: str) -> None:
@@ -117,6 +118,7 @@ def test_fixtures(kdump: Any, path: str) -> None:
         assert read["walked_bytes"] <= read["position"]
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 @pytest.mark.parametrize("path", sampled(PARTITIONS, 4))
 def test_fixtures_as_fetches(kdump: Any, tmp_path: Path, path: str) -> None:

@@ -116,6 +116,7 @@ def plan_of(directory: Path, strategy: str) -> Plan:
     )
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.damage)
 def test_the_next_step_never_loses_more(changing: Any, tmp_path: Path, case: LossCase) -> None:
     try:

@@ -50,6 +50,7 @@ def check(directory: Path) -> Decided:
     return wanted
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("directory", PARTITIONS, ids=lambda path: str(path.relative_to(FIXTURES)))
 def test_partitions_of_brokers(directory: Path) -> None:
     wanted = check(directory)

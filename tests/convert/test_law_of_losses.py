@@ -31,6 +31,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     assert tried >= examples(250) * 0.6
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize(
     "each",
     [

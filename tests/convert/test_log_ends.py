@@ -73,6 +73,7 @@ def verified(directory: Path) -> Iterator[Finding]:
         yield from (each for each in report.findings if each.severity > Severity.INFO and each.path.endswith(".log"))
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ENDS)
 def test_the_end_is_said_as_verify_says_it(name: str, target: Target, tmp_path: Path) -> None:

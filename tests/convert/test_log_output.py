@@ -75,6 +75,7 @@ def check(source: Path, result: LogConversion, wanted: list[Row]) -> None:
     assert defects(directory) <= defects(source)
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 @pytest.mark.parametrize("directory", sampled(PARTITIONS, 3), ids=name_of)
 def test_every_fixture(directory: Path, tmp_path: Path) -> None:
@@ -101,6 +102,7 @@ def test_the_fixtures_have_all_formats() -> None:
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd", "zstd:9", "gzip:1")
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize(
     ("directory", "codec"),
     [
@@ -122,6 +124,7 @@ def oracle_codec(batch: oracle.Batch) -> str:
     return build.CODECS[batch.codec]
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("directory", SOME, ids=name_of)
 def test_segments_roll(directory: Path, tmp_path: Path) -> None:
     result = converted(directory, tmp_path / "out", LogOutputOptions(segment_bytes=2000, batch_bytes=700))
@@ -170,6 +173,7 @@ def test_the_companions_are_those_of_a_broker(directory: Path, tmp_path: Path) -
 # ---- isolation
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("isolation", ["read-committed", "read-uncommitted"])
 @pytest.mark.parametrize("directory", TRANSACTIONS[:: 1 if ALL else 2], ids=name_of)
 def test_isolation(directory: Path, isolation: Any, tmp_path: Path) -> None:
@@ -564,6 +568,7 @@ def test_progress_counts_every_byte(tmp_path: Path) -> None:
 # ---- base offsets, which no checksum covers
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("wrong", [-1, -(2**40), 2**20, 2**40, 2**63 - 1])
 @pytest.mark.parametrize("magic", [1, 2])
 @pytest.mark.parametrize("which", [0, 3, 7, 9])

@@ -43,6 +43,7 @@ def bounds_of(rows: Sequence[Row]) -> list[int]:
     return [times[len(times) // 4], times[len(times) // 2], times[-1], times[-1] + 1] if times else [0]
 
 
+@pytest.mark.daily(3)
 @pytest.mark.laws
 @pytest.mark.parametrize("directory", of_the_day(sorted({*SOME, *TRANSACTIONS[::3]}), 3, whole=not QUICK), ids=name_of)
 def test_fixtures(directory: Path, tmp_path: Path) -> None:

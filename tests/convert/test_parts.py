@@ -91,6 +91,7 @@ def compare(directory: Path, place: Path, engine: Any, **how: Any) -> None:
 # ---- any cutting
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 @pytest.mark.parametrize("number", range(examples(40)))
 def test_parts_of_a_partition_are_the_whole(tmp_path: Path, number: int) -> None:

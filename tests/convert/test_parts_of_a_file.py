@@ -115,6 +115,7 @@ def test_parts_of_a_partition_are_the_whole(tmp_path: Path, schemas: str, number
     compare(directory, tmp_path, Pool(rng.choice((2, 3))), schemas, **how)
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("target", [Target.NDJSON, Target.CSV])
 def test_several_partitions_and_tiny_ones(tmp_path: Path, schemas: str, target: Target) -> None:
     logs = tmp_path / "logs"

@@ -118,6 +118,7 @@ def test_any_cutting_of_damaged_copies_gives_the_records_of_one_conversion(
         assert rows_of_ranges(copies, sizes) == expected, sizes
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 @pytest.mark.parametrize(
     "directory", of_the_day(PARTITIONS, 3, whole=not QUICK), ids=lambda path: f"{path.parent.name}-{path.name}"

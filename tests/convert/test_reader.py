@@ -60,7 +60,7 @@ LOGS = sorted(path for path in FIXTURES.rglob("*.log") if path.is_file())
 
 
 @pytest.mark.laws
-@each("path", sampled(LOGS, 3), ids=lambda path: str(path.relative_to(FIXTURES)))
+@each("path", sampled(LOGS, 9), ids=lambda path: str(path.relative_to(FIXTURES)))
 def test_the_records_of_every_fixture(path: Path) -> None:
     of = topic_partition_of_file(str(path))
     wanted = [{**row, "topic": of and of.topic, "partition": of and of.partition} for row in expected(path)]
@@ -274,6 +274,7 @@ def repeated(records: list[build.Record], times: int) -> bytes:
     return b"".join((number * len(records)).to_bytes(8) + body for number in range(times))
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_a_large_batch_of_the_log_is_several_record_batches(tmp_path: Path, codec: str) -> None:
     large = tables.DATA_BYTES + 1

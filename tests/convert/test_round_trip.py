@@ -77,6 +77,7 @@ def append_all(rows: Iterator[dict[str, Any]], directory: Path, codec: str) -> N
         log.close()
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize(("directory", "codec"), CASES, ids=str)
 def test_log_to_log_to_parquet_to_log(directory: Path, codec: str, tmp_path: Path) -> None:
     new = converted(directory, tmp_path / "new", LogOutputOptions(codec=codec, segment_bytes=20_000))

@@ -16,7 +16,7 @@ from kdump.format.naming import Kind
 from kdump.storage.partition import LogFile
 from kdump.storage.walk import MAX_BATCH_BYTES
 from support.damage import NotApplicable, damage
-from support.laws import examples
+from support.laws import examples, sampled
 from support.misplaced_blocks import made_log
 from support.transactions_in import transactions_in
 
@@ -72,8 +72,8 @@ def test_the_rows_from_pieces_of_segments_are_those_of_one_reader(tmp_path: Path
 
 def test_the_parts_of_a_segment_have_the_batches_of_the_whole(tmp_path: Path) -> None:
     """Whatever the damage: the rows of a part go on where those of the part before it end."""
-    cut = 0
-    for seed in range(examples(150)):
+    cut, seeds = 0, sampled(range(examples(150)), 3)
+    for seed in seeds:
         rng = random.Random(seed)
         name, data = rng.choice(sorted(made_log(seed % 8).items()))
         with suppress(NotApplicable):
@@ -85,4 +85,4 @@ def test_the_parts_of_a_segment_have_the_batches_of_the_whole(tmp_path: Path) ->
         several = (batch for part in parts for batch in batch_table(log, Origin(None), MAX_BATCH_BYTES, part))
         assert [row for batch in several for row in batch.to_pylist()] == whole, seed
         cut += len(parts) > 1
-    assert cut > 10
+    assert cut > len(seeds) // 3

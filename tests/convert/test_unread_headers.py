@@ -21,7 +21,7 @@ from kdump.errors import KdumpError
 from kdump.log.log_slice import whole_log
 from kdump.storage.object_store import object_store
 from support import build, damage_partition
-from support.laws import examples
+from support.laws import examples, sampled
 from support.losses import FIXTURES
 from support.object_stores import Unsteady, copy
 
@@ -93,8 +93,8 @@ def test_a_log_with_transactions_is_fetched_as_before(store: str, tmp_path: Path
 @pytest.mark.laws
 def test_a_store_and_a_disk_give_the_same(store: str, tmp_path: Path) -> None:
     """Over damages of logs that brokers wrote, with both isolations; all partitions of a broker at once, too."""
-    read = 0
-    for seed in range(examples(120)):
+    read, seeds = 0, sampled(range(examples(120)), 3)
+    for seed in seeds:
         rng = random.Random(f"unread headers {seed}")
         place = tmp_path / str(seed)
         for number in range(rng.choice((1, 1, 3))):
@@ -117,7 +117,7 @@ def test_a_store_and_a_disk_give_the_same(store: str, tmp_path: Path) -> None:
         with suppress(KdumpError):
             read += sum(without_headers(each) is not None for each in logs)
         shutil.rmtree(place)
-    assert read > examples(120) * 0.3
+    assert read > len(seeds) * 0.3
 
 
 def test_what_a_later_segment_shows_is_found(store: str, tmp_path: Path) -> None:

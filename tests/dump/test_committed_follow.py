@@ -213,6 +213,7 @@ def test_a_committed_follow_shows_what_a_consumer_gets(seed: int, tmp_path: Path
     assert not found.severities
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 @pytest.mark.parametrize("isolation", ["all", "read-committed"])
 @pytest.mark.parametrize("seed", range(examples(40)))

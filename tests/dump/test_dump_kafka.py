@@ -56,6 +56,7 @@ def expected(case: Path) -> Iterator[tuple[Path, str, bytes, str | None]]:
 CASES = sorted(path.parent for path in FIXTURES.glob("*/case.toml"))
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_the_tool_printed(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compared = 0

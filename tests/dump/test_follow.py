@@ -301,6 +301,7 @@ def test_what_was_shown_whether_changes_are_told_or_not(seed: int, tmp_path: Pat
     test_what_was_shown_is_what_the_log_holds(seed, bool(seed % 2), tmp_path)
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("committed", [False, True], ids=["everything", "committed"])
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_what_was_shown_is_what_the_log_holds(seed: int, committed: bool, tmp_path: Path) -> None:

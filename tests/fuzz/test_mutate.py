@@ -10,6 +10,7 @@ from fuzz.copied import check_copied
 from support import build
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("first", range(0, 600, 100))
 def test_kernel_and_oracle_agree(first: int) -> None:
     found = [problem for number in range(first, first + 100) if (problem := mutate.failure(1, number))]

@@ -19,7 +19,7 @@ from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Walk
 from kdump.verify.scan import ScanOptions
 from support import build, damage, file_reports, oracle
 from support.cases import each
-from support.laws import examples
+from support.laws import examples, sampled
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 CODEC_ONLY = {"batch/codec-odd"}  # the oracle has small codec readers of its own, which know no leniency
@@ -81,13 +81,14 @@ def base_of(path: Path) -> int | None:
     return 0 if path.suffix == ".checkpoint" else base_offset_of(str(path))
 
 
-@each("path", logs(), ids=lambda path: str(path.relative_to(FIXTURES)))
+@each("path", sampled(logs(), 4), ids=lambda path: str(path.relative_to(FIXTURES)))
 def test_broker_made(path: Path) -> None:
     data = path.read_bytes()
     agree(data, base_of(path), checkpoint=path.suffix == ".checkpoint")
     same_records(data)
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 @pytest.mark.parametrize("name", damage.DAMAGES)
 def test_damaged(name: str) -> None:

@@ -80,7 +80,7 @@ def shown(path: Path, **what: object) -> Iterator[BatchEvent]:
 
 
 @pytest.mark.laws
-@each("path", sampled(LOGS, 3), ids=lambda path: path.relative_to(FIXTURES).as_posix())
+@each("path", sampled(LOGS, 9), ids=lambda path: path.relative_to(FIXTURES).as_posix())
 def test_what_brokers_wrote(path: Path) -> None:
     for event in shown(path, force=True):
         assert event.records is not None
@@ -378,7 +378,7 @@ def test_every_character() -> None:
 
 
 @pytest.mark.laws
-@pytest.mark.parametrize("unit", sampled(["x", '"', "\x01", "é", "漢", "😀", "\u202e", "\U000e0001"], 3))
+@pytest.mark.parametrize("unit", sampled(["x", '"', "\x01", "é", "漢", "😀", "\u202e", "\U000e0001"], 6))
 def test_fields_longer_than_a_stretch(unit: str) -> None:
     # room for a field is made piece by piece, and a character may lie on a border
     items = [
@@ -421,6 +421,7 @@ def test_long_fields_come_in_pieces(unit: bytes) -> None:
         assert "".join(str(piece, "utf-8", "replace") for piece in pieces) == str(data, "utf-8", "replace")
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("size", range(70))
 def test_what_is_odd_stands_anywhere(size: int) -> None:
     compare(

@@ -110,6 +110,7 @@ def test_everything_is_said() -> None:
     assert set(problems) == expected
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_large_partitions(seed: int) -> None:
     """Tables that grow, long runs, and many producers side by side."""

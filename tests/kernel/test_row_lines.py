@@ -93,6 +93,7 @@ def test_what_is_odd_stands_anywhere(size: int) -> None:
     assert written(CsvWriter, batch) == plain_rows.csv_lines(batch)
 
 
+@pytest.mark.daily(4)
 @pytest.mark.usefixtures("escapes")
 @pytest.mark.parametrize("unit", ["x", '"', "\x01", "é", "漢", "😀", "\u202e", "\xff", ",", "\n"])
 def test_a_field_of_many_stretches(unit: str) -> None:

@@ -111,6 +111,7 @@ def widths(plain: PlainLog, offset: int) -> list[int]:
 # -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 def test_every_offset_of_every_fixture(partition: Path) -> None:
     plain = scanned(partition)
@@ -127,6 +128,7 @@ def test_every_offset_of_every_fixture(partition: Path) -> None:
             assert (caught.value.offset, caught.value.start, caught.value.end) == (offset, plain.start, plain.end)
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 def test_every_width_from_one_byte_up(partition: Path) -> None:
     plain = scanned(partition)
@@ -147,6 +149,7 @@ def test_every_width_from_one_byte_up(partition: Path) -> None:
                 assert fetched.data == whole.data[: ends[bisect_right(ends, limit) - 1]]
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 def test_records_are_those_of_the_oracle(partition: Path) -> None:
     plain = scanned(partition)
@@ -175,6 +178,7 @@ def test_records_are_those_of_the_oracle(partition: Path) -> None:
             assert rows == [shown[row.position] for row in rows]
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 def test_times_are_found_whatever_the_time_index_says(partition: Path, tmp_path: Path) -> None:
     plain = scanned(partition)
@@ -322,6 +326,7 @@ def sample(plain: PlainLog, count: int) -> list[int]:
     return sorted({plain.start, plain.end, *kept, *(rng.randint(plain.start, plain.end) for _ in range(count // 2))})
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("how", [None, *LIES], ids=lambda how: how or "missing")
 def test_an_index_that_lies_costs_no_more_than_a_walk(how: str | None, tmp_path: Path) -> None:
     chosen = PARTITIONS if ALL else [path for path in PARTITIONS if file_name(path) in SOME]
@@ -519,6 +524,7 @@ def damaged(directory: Path, rng: random.Random, times: int) -> None:
                     continue
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 @pytest.mark.parametrize("seed", range(400 if ALL else examples(80)))
 def test_damage_is_passed_over(seed: int, tmp_path: Path) -> None:

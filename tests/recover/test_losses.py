@@ -29,6 +29,7 @@ def words(case: object) -> str | None:
     return " ".join((Path(case.partition).name, *case[1:])) if isinstance(case, LossCase) else None
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 @pytest.mark.parametrize("case", CHOSEN, ids=words)
 def test_what_a_recovery_says_is_lost(case: LossCase, tmp_path: Path) -> None:

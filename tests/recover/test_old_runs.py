@@ -124,6 +124,7 @@ def test_every_state_is_there() -> None:
         assert run["state"] == name.split("-")[1]
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_is_taken_back(name: str, tmp_path: Path) -> None:
     original = original_of(name, tmp_path)
@@ -136,6 +137,7 @@ def test_a_run_is_taken_back(name: str, tmp_path: Path) -> None:
     assert tree(directory, own=True) == original
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_is_taken_back_in_a_copy(name: str, tmp_path: Path) -> None:
     original = original_of(name, tmp_path)
@@ -147,6 +149,7 @@ def test_a_run_is_taken_back_in_a_copy(name: str, tmp_path: Path) -> None:
     assert {file for file in now if now[file] != original[file]} <= {*manifest()[name]["times"]}
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("copied", [False, True], ids=["in place", "copied"])
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.endswith("applied")])
 def test_a_run_is_resumed(name: str, copied: bool, tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ def salvage(path: str) -> None:
     recover(path, RecoverOptions(strategy=SALVAGE))
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(("run", "most"), [(verify, 1.6), (preview, 2.0), (truncate, 3.0), (salvage, 4.0)], ids=_name)
 @pytest.mark.parametrize("segments", [1, 4])
 def test_a_damaged_log_is_read_a_few_times(
@@ -122,6 +123,7 @@ def test_a_damaged_log_is_read_a_few_times(
     assert (read_bytes() - before) / size <= most
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(("run", "most"), [(verify, 1.6), (preview, 2.0), (truncate, 3.0), (salvage, 4.0)], ids=_name)
 @pytest.mark.parametrize(
     "batch",
@@ -147,6 +149,7 @@ def test_a_small_log_of_small_batches_is_not_read_to_compare_its_indexes(
     assert (read_bytes() - before) / size <= 3.5
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(("run", "most"), [(verify, 1.1), (preview, 2.0), (truncate, 3.0), (salvage, 4.0)], ids=_name)
 @pytest.mark.parametrize("records", [16, 1], ids=["16 records", "one record"])
 def test_a_log_with_many_damages_is_read_as_often(
@@ -221,6 +224,7 @@ def test_a_damaged_log_with_transactions_is_read_as_often(
     assert (read_bytes() - before) / size <= most
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(
     ("run", "byte", "bit", "most"),
     [
@@ -273,6 +277,7 @@ BATCHES = {
 }
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("kind", BATCHES)
 @pytest.mark.parametrize(("byte", "bit"), [(7, 1), (7, 16), (5, 1), (2, 1), (0, 128)])
 def test_a_wrong_offset_is_judged_without_another_look_at_the_log(
@@ -286,6 +291,7 @@ def test_a_wrong_offset_is_judged_without_another_look_at_the_log(
     assert report.outcome is not None
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("kind", BATCHES)
 @pytest.mark.parametrize(
     ("run", "byte", "bit", "most"),
@@ -319,6 +325,7 @@ def test_a_batch_with_an_unknown_magic_is_read_once(
     assert (read_bytes() - before) / size <= most
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(("run", "most"), [(check, 1.1), (plan_only, 1.6), (run_truncate, 3.1)], ids=_name)
 @pytest.mark.parametrize(("byte", "bit"), [(7, 1), (2, 1), (0, 1)])
 @pytest.mark.parametrize("kind", ["16 records", "one record"])

@@ -31,7 +31,7 @@ from kdump.storage.pieces import Piece
 from support import build, damage, damage_partition, directories, oracle, oracle_partition
 from support.damage import NotApplicable
 from support.directories import Writer
-from support.laws import examples
+from support.laws import examples, sampled
 from support.salvage_oracle import (
     Own,
     batches_in,
@@ -171,6 +171,7 @@ def assert_agreed(wrong: dict[str, list[str]], runs: int, at_least: int) -> None
 
 
 @pytest.mark.laws
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("times", [1, 3])
 def test_damaged_directories_of_brokers(tmp_path: Path, times: int) -> None:
     wrong, runs = {}, 0
@@ -194,6 +195,7 @@ def test_damaged_directories_of_brokers(tmp_path: Path, times: int) -> None:
     assert_agreed(wrong, runs, examples(300) // times)
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("name", sorted(damage.DAMAGES))
 def test_every_damage_of_a_segment(tmp_path: Path, name: str) -> None:
     wrong: dict[str, list[str]] = {}
@@ -666,7 +668,8 @@ def test_no_aborted_record_is_ever_read(tmp_path: Path, undecided: str) -> None:
     """Whatever markers are lost, by the transaction indexes as they are left and as a broker rebuilds them; and what
     is committed for sure is read."""
     lost = hanging = 0
-    for seed in range(examples(300)):
+    seeds = sampled(range(examples(300)), 3)
+    for seed in seeds:
         rng = random.Random(seed)
         writer = histories(rng)
         spoilt = spoil(tmp_path / "p-0", writer, markers_by(rng, rng.choice((0.1, 0.3, 0.6))))
@@ -698,8 +701,8 @@ def test_no_aborted_record_is_ever_read(tmp_path: Path, undecided: str) -> None:
             assert not any(one.ends == "open" and not one.dropped for one in found.undecided)
         lost += bool(found.undecided)
         hanging += any("kafka-transactions.sh" in one for one in sentences_of(found))
-    assert lost > examples(200)
-    assert undecided == "drop" or hanging > examples(60)
+    assert lost > len(seeds) * 2 // 3
+    assert undecided == "drop" or hanging > len(seeds) // 5
 
 
 def transactions(*what: tuple[int, str], **how: object) -> Writer:
@@ -892,7 +895,7 @@ def test_07_sound_files_stay(tmp_path: Path) -> None:
 
 def test_07_offsets_are_positions(tmp_path: Path) -> None:
     """Every sound message stays at its position, the files touch one another, and after each damage a file begins."""
-    for seed in range(200):
+    for seed in sampled(range(200), 5):
         rng = random.Random(seed)
         cut = rng.randrange(1, 29)
         first, second = build.kafka07(PAYLOADS[:cut]), build.kafka07(PAYLOADS[cut:])

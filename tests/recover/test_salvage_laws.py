@@ -26,7 +26,7 @@ from kdump.recover.salvage.result import SalvageResult
 from support import build, damage_partition, oracle
 from support.damage import NotApplicable
 from support.expected_files import NOW_MS, left_by, planned, put
-from support.laws import examples
+from support.laws import examples, sampled
 from support.salvage_faults import FIELDS, FIXTURES, MEMORY, Flip, LogCopy, partitions, without_sector, zeroed
 from support.salvage_oracle import Own, files, salvaged, valid, written
 
@@ -140,6 +140,7 @@ def test_two_flipped_bits_cost_two_batches(room: Path) -> None:
     assert not wrong, "\n".join([str(len(wrong)), *wrong[:50]])
 
 
+@pytest.mark.daily(3)
 @pytest.mark.laws
 @pytest.mark.parametrize("tail", [b"", ZEROS], ids=["", "zeros at the end"])
 @pytest.mark.parametrize("kind", ["page zeroed", "sector zeroed", "sector removed"])
@@ -171,6 +172,7 @@ def swap(directory: Path, left: str, right: str) -> None:
     (directory / "aside").rename(directory / right)
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("suffixes", [(".log",), (".log", ".index", ".timeindex", ".txnindex")], ids=["logs", "all"])
 @pytest.mark.parametrize(
     "partition", ["segments/segments-0", "v1-segments-0.10.2.2/segments-0", "mixed-through-3.9.1/mixed-0"]
@@ -251,7 +253,8 @@ def test_a_salvage_keeps_no_fewer_batches_and_records_than_a_truncation(tmp_path
     """And what a truncation leaves that it drops is in its report."""
     wrong, runs = [], 0
     small = [place for place in partitions() if sum(map(len, files(place).values())) < 40_000]
-    for number in range(2000 if ALL else examples(400)):
+    numbers = range(2000) if ALL else sampled(range(examples(400)), 3)
+    for number in numbers:
         rng = random.Random(number)
         place, name = rng.choice(small), rng.choice(sorted(damage_partition.DAMAGES))
         directory = tmp_path / str(number) / place.name
@@ -284,7 +287,7 @@ def test_a_salvage_keeps_no_fewer_batches_and_records_than_a_truncation(tmp_path
                 wrong.append(f"{number} {name} {walk}: {dropped.total()} batches go, {named} named")
         shutil.rmtree(directory)
     assert not wrong, "\n".join([str(len(wrong)), *wrong[:40]])
-    assert runs > (100 if ALL else examples(200))
+    assert runs > (100 if ALL else len(numbers) // 2)
 
 
 class NestedLog(NamedTuple):
@@ -322,7 +325,7 @@ def nested_logs() -> Iterator[NestedLog]:
 def test_nothing_inside_a_value_is_taken(room: Path) -> None:
     """Whatever byte of the batch around it is damaged: the batch goes as a whole, and the report names its bytes."""
     wrong, rng, name = [], random.Random(16), f"{0:020d}.log"
-    for number, log in enumerate(nested_logs()):
+    for number, log in sampled(enumerate(nested_logs()), 3):
         spots = range(log.start, log.stop)
         for at in spots if ALL else [*rng.sample(spots, 3), *rng.sample(range(log.start, log.start + 17), 3)]:
             damaged = bytearray(log.data)

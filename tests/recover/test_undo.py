@@ -249,6 +249,7 @@ def test_what_was_written_since_is_not_overwritten(tmp_path: Path, name: str, ch
     assert tree(directory, undo=True) == before
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("case", KEPT)
 @pytest.mark.parametrize(("name", "change"), OF_A_START)
 def test_what_a_start_rewrites_does_not_block(

@@ -26,6 +26,7 @@ from support import build, damage_partition, directories, recovery_plans
 from support.damage import NotApplicable
 from support.expected_files import NOW_MS, planned
 from support.group_trial import PARTITIONS, GroupTrial, lines
+from support.laws import sampled
 from support.recovery_plans import contents, tree
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -331,6 +332,7 @@ def test_a_clock_of_1970(trial: GroupTrial, monkeypatch: pytest.MonkeyPatch) -> 
     assert tree(trial.directory) == now
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("strategy", ["truncate", "salvage"])
 def test_the_plan_of_any_damage_is_read_as_it_was_written(tmp_path: Path, strategy: str) -> None:
     """A value of a finding that could not be read again kept a run from being undone."""
@@ -406,6 +408,7 @@ def test_partitions_on_their_own_of_which_one_failed(tmp_path: Path) -> None:
     assert contents(tree(tmp_path / "t-0")) == recovery_plans.PARTITION
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("at", [*range(1, 40, 3), *range(40, 61)])
 def test_an_undo_that_was_killed_goes_on_in_a_partition_on_its_own(tmp_path: Path, at: int) -> None:
     class Stop(BaseException):
@@ -510,7 +513,7 @@ def troubled(act: Any, at: int, error: BaseException) -> tuple[int, BaseExceptio
 def test_an_undo_of_a_run_that_kept_nothing_restores_all_or_says_so(tmp_path: Path, error: BaseException) -> None:
     calls, _ = troubled(GroupTrial(tmp_path, keep=False).apply, 0, OSError())
     refused = 0
-    for at in sorted({*range(1, calls + 1, calls // 6), *range(calls - 5, calls + 1)}):
+    for at in sampled(sorted({*range(1, calls + 1, calls // 6), *range(calls - 5, calls + 1)}), 3):
         trial = GroupTrial(tmp_path, keep=False)
         troubled(trial.apply, at, error)
         now = tree(trial.directory)
@@ -543,7 +546,7 @@ def test_a_resume_that_met_an_error_can_be_repeated(tmp_path: Path, keep: bool) 
 
     calls, _ = troubled(killed().resume, 0, OSError())
     repeated = 0
-    for at in sorted({*range(1, calls + 1, calls // 10), calls}):
+    for at in sampled(sorted({*range(1, calls + 1, calls // 10), calls}), 3):
         trial = killed()
         _, met = troubled(trial.resume, at, OSError(errno.EIO, "Input/output error"))
         if trial.is_unfinished():

@@ -71,7 +71,7 @@ def names(text: str) -> list[str]:
     return [match[1] for match in re.finditer(r"^[! ] (?:\| )* *\d+  [0-9a-f ]{23}  (\w+)", text, re.MULTILINE)]
 
 
-@each("path", sampled(FILES, 4), ids=lambda path: str(path.relative_to(FIXTURES)))
+@each("path", sampled(FILES, 12), ids=lambda path: str(path.relative_to(FIXTURES)))
 def test_every_byte_of_a_fixture(path: Path) -> None:
     data, kind = path.read_bytes(), kind_of(str(path))
     assert kind is not None

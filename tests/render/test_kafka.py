@@ -70,6 +70,7 @@ def expected(case: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[Path, str,
 CASES = sorted(path.parent for path in FIXTURES.glob("*/case.toml"))
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_logs_as_the_tool_prints_them(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compared = 0
@@ -84,6 +85,7 @@ def test_logs_as_the_tool_prints_them(case: Path, monkeypatch: pytest.MonkeyPatc
     assert compared
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_companions_as_the_tool_prints_them(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for file, _, printed, ended in expected(case, (".index", ".timeindex", ".txnindex", ".snapshot")):

@@ -71,6 +71,7 @@ def test_a_text_stream_alone() -> None:
     assert stream.getvalue() == "é"
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("name", FORMATS)
 def test_nothing_is_lost_or_torn(name: str, batch_of: Callable[..., Batch], record_of: Callable[..., Record]) -> None:
     stream = Written()

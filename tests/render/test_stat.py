@@ -146,6 +146,7 @@ def test_text_is_a_line_a_row() -> None:
     assert "codecs.gzip" not in clicks
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 109, 110, 132, 160, 220])
 @pytest.mark.parametrize("kinds", [(), KINDS], ids=["overview", "all"])
 def test_a_terminal_of_any_width(width: int, kinds: tuple[RowKind, ...]) -> None:

@@ -532,7 +532,10 @@ def test_options_that_do_not_go_together(given: list[str], tmp_path: Path) -> No
     ],
     ids=lambda given: given[0],
 )
-def test_options_that_a_fingerprint_alone_would_not_heed(given: list[str], tmp_path: Path) -> None:
+def test_options_that_a_fingerprint_alone_would_not_heed(
+    given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kdump.cli.execution._spark", lambda *_: nullcontext(Serial()))  # a cluster takes its time
     taken(directory(tmp_path / "1", plain()), tmp_path / "f")
     ran = run_inside(tmp_path, "verify", *given, "f", "*")
     assert ran.status == 0 or given[0] in ("--master", "--spark-conf")  # the log heeds it
@@ -770,6 +773,7 @@ def test_tables_never_name_a_wrong_offset() -> None:
     assert named > examples(150) / 4
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("replaced", [True, False])
 @pytest.mark.parametrize("together", [True, False])
 def test_tables_name_a_thousand_offsets(replaced: bool, together: bool) -> None:

@@ -233,6 +233,7 @@ def plain_batch(offset: int) -> bytes:
     return build.batch([build.record(None, b"v", timestamp=9)], base_offset=offset)
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(("together", "batches"), [(1, 40), (3, 40), (1, 400)])
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_gives_the_fingerprint_of_a_full_reading(

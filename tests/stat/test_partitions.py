@@ -50,6 +50,7 @@ LOG_DIRECTORIES = sorted(
 )
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("path", LOG_DIRECTORIES, ids=lambda path: str(path.relative_to(FIXTURES)))
 @pytest.mark.parametrize("options", [{}, {"deep": True}], ids=["headers", "deep"])
 def test_every_file_of_a_log_directory_counts_once(path: Path, options: dict[str, bool], tmp_path: Path) -> None:

@@ -107,6 +107,7 @@ def test_top(kind: RowKind, top: int) -> None:
     assert section.hidden_bytes == sum(row.disk_bytes for row in whole.rows[top:])
 
 
+@pytest.mark.daily(3)
 @pytest.mark.laws
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_column_sorts(kind: RowKind) -> None:

@@ -14,7 +14,7 @@ from kdump.format.naming import base_offset_of
 from support import build, damage, stat_oracle
 from support.cases import each
 from support.cuttings import Ranges
-from support.laws import examples
+from support.laws import examples, sampled
 from support.oracle import Batch
 from support.scan_laws import FIXTURES
 
@@ -42,7 +42,7 @@ def segments_of(found: kdump.PartitionStatistics) -> list[stat_oracle.Segment]:
     ]
 
 
-@each("path", PARTITIONS, ids=name_of)
+@each("path", sampled(PARTITIONS, 4), ids=name_of)
 def test_each_number_is_that_of_a_recount(path: Path) -> None:
     found = measured(path)
     segments = segments_of(found)
@@ -115,6 +115,7 @@ def test_a_length_that_is_wrong_is_no_count(tmp_path: Path) -> None:
         assert found.totals.bytes + found.damage.bytes == len(data)
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 @pytest.mark.parametrize("seed", range(examples(60)))
 def test_any_cutting_gives_the_same_numbers(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +205,7 @@ UNREADABLE = {
 }
 
 
-@each("path", PARTITIONS, ids=name_of)
+@each("path", sampled(PARTITIONS, 4), ids=name_of)
 def test_verify_counts_the_same(path: Path) -> None:
     agree(path)
 

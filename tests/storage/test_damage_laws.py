@@ -39,6 +39,7 @@ DAMAGES: dict[str, tuple[Callable[[SmallLog, Share], Iterator[Damage]], int]] = 
 }
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("name", DAMAGES)
 def test_every_batch_without_a_changed_byte_is_found(name: str) -> None:
     make, step = DAMAGES[name]

@@ -408,6 +408,7 @@ def test_a_magic_that_does_not_exist(message: bytes, verify_bytes: VerifyBytes) 
     assert finding.message == f"the batch has magic 12, but its checksum is right for magic {message[4]}"
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("size", [-5, 0, 3, 30, 244, 247, 100_000, 2**31 - 1])
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("after", [HELLO_0 * 5, b"", b"\0" * 30, HELLO_1[:-1], HELLO_1[:3]])

@@ -1,7 +1,8 @@
 """How many examples the laws try: "quick", the default, a fifth of those that they name, the same ones in every run;
 KDUMP_EXAMPLES=more, half of them, and every case of long lists; KDUMP_EXAMPLES=long, twenty times as many, others in
 every run. Of what takes minutes a run takes a share, which KDUMP_SEED chooses; KDUMP_LAWS=all, all of it. KDUMP_SHARE=3
-takes every third test only, from where KDUMP_SEED says.
+takes every third test only, from where KDUMP_SEED says. Of the cases of a test with the mark `daily(4)`, which are many
+inputs of one law, every fourth is run likewise; with KDUMP_EXAMPLES=more or KDUMP_LAWS=all they all are.
 
 `pytest -m 'hypothesis or laws'` are the tests that try more then: those of Hypothesis, and those with the mark `laws`.
 """
@@ -9,9 +10,11 @@ takes every third test only, from where KDUMP_SEED says.
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 Case = TypeVar("Case")
@@ -53,6 +56,16 @@ def of_the_day(cases: Iterable[Case], every: int, whole: bool = ALL) -> list[Cas
     return found if whole else found[SEED % min(every, len(found)) :: every]
 
 
+def daily(items: Iterable[pytest.Item]) -> set[pytest.Item]:
+    """The tests that are not run: of each one with the mark `daily` the cases of other days."""
+    cases = defaultdict[tuple[str, int], list[pytest.Item]](list)
+    for item in items:
+        mark = item.get_closest_marker("daily")
+        if mark is not None:
+            cases[item.nodeid.partition("[")[0], mark.args[0]].append(item)
+    return {item for (_, every), several in cases.items() for item in {*several} - {*sampled(several, every)}}
+
+
 def sampled(cases: Iterable[Case], every: int) -> list[Case]:
-    """Every so many-th of the cases, and in a longer run all."""
-    return list(cases)[:: every if QUICK else 1]
+    """Of the cases what `of_the_day` takes, and in a longer run all."""
+    return of_the_day(cases, every, whole=ALL or not QUICK)

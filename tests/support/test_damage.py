@@ -17,6 +17,7 @@ EXAMPLES = examples(20)
 NOT_DAMAGE = {"batch/limit", "gap/unsearched", "kraft/snapshot-header", "kraft/snapshot-footer"}
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("name", damage.DAMAGES)
 @given(data=build.segments(max_batches=4), seed=st.integers(0, 2**32))
 @settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.generate], database=None)

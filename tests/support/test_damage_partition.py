@@ -22,6 +22,7 @@ def contents(directory: Path) -> dict[str, bytes | None]:
     return {path.name: path.read_bytes() if path.is_file() else None for path in directory.iterdir()}
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 @pytest.mark.parametrize("name", damage_partition.DAMAGES)
 def test_damage(name: str, tmp_path: Path) -> None:

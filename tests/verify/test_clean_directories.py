@@ -150,6 +150,7 @@ def unexplained(case: str, copy: Path, found: list[dict[str, Any]], met: Counter
             yield f"{finding['severity']} {finding['code']} {name}: {finding['message']} {finding['data']}"
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("case", CASES)
 def test_a_broker_made_it(case: str, tmp_path: Path) -> None:
     copy = tmp_path / case

@@ -84,6 +84,7 @@ def test_the_tables_name_damages() -> None:
     assert {*HEALTHY, *SOMETIMES} <= damage_partition.DAMAGES.keys()
 
 
+@pytest.mark.daily(3)
 @pytest.mark.laws
 @pytest.mark.parametrize("name", damage_partition.DAMAGES)
 def test_a_damage_is_reported(name: str, tmp_path: Path) -> None:

@@ -177,6 +177,7 @@ def test_what_any_cutting_makes_is_what_a_rebuild_makes(
         assert found == recorded(built._replace(data=built.data[: summary.tail]), interval)
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 @pytest.mark.parametrize("times", TIMES)
 def test_two_ranges_cut_anywhere(tmp_path: Path, times: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -504,6 +505,7 @@ def test_one_index_is_not_enough(tmp_path: Path, alone: str) -> None:
     assert [one.index_checksums for one in planned(tmp_path / "t-0").segments] == [None]
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in FIXTURES.glob("*/case.toml")))
 def test_what_brokers_wrote(tmp_path: Path, name: str) -> None:
     """Of segments without producers it is known exactly where both indexes are those of a recovery, in whatever ranges

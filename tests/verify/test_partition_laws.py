@@ -98,6 +98,7 @@ def hurt(copy: Path, rng: random.Random, times: int) -> None:
 # ---- a cutting of the work changes nothing
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_no_cutting_changes_the_report(tmp_path: Path, name: str) -> None:
     for seed in range(12):
@@ -156,6 +157,7 @@ def flips(copy: Path, rng: random.Random) -> Iterator[tuple[Path, int]]:
         path.write_bytes(data)
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("deep", [False, True])
 @pytest.mark.parametrize("name", COMPLETE)
 def test_a_flipped_bit_under_a_checksum_adds_one_error(tmp_path: Path, name: str, deep: bool) -> None:
@@ -174,6 +176,7 @@ def companions(copy: Path) -> list[Path]:
     return [path for path in sorted(copy.iterdir()) if path.suffix != ".log" and path.stat().st_size]
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(
     "name", [*COMPLETE, "crash/crash-0", "mixed-through-2.8.2/mixed-0", "compacted/at-once-transactions-0"]
 )
@@ -198,6 +201,7 @@ def test_a_companion_checks_no_log(tmp_path: Path, name: str) -> None:
         path.write_bytes(data)
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("name", ["restarted", "leader-1.1.1"])
 def test_a_checkpoint_of_a_log_directory_checks_no_log(tmp_path: Path, name: str) -> None:
     """What it says of a partition is used: where its log starts, and whether a cleaner went over it."""

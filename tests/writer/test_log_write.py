@@ -116,6 +116,7 @@ def check_companions(directory: Path, built: LogOptions) -> None:
 # laws
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 @pytest.mark.parametrize("number", range(examples(80)))
 def test_companions_are_those_of_a_recovery(number: int, tmp_path: Path) -> None:
@@ -149,6 +150,7 @@ def test_companions_are_those_of_a_recovery(number: int, tmp_path: Path) -> None
     check_companions(directory, built)
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 @pytest.mark.parametrize("number", range(examples(40)))
 def test_several_lives_and_chunks(number: int, tmp_path: Path) -> None:
