@@ -256,7 +256,7 @@ def topic_partition_of_file(path: str) -> TopicPartition | None:
 
     The disk of a broker can be called broker-1.
     """
-    if basename(path) in ROOT_FILES or basename(path) == BOOTSTRAP_CHECKPOINT:
+    if basename(path) in ROOT_FILES:
         return None
     return topic_partition_of(dirname(abspath(path)), kafka07=kind_of(path) is Kind.KAFKA07)
 

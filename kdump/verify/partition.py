@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final
 from kdump.errors import SourceError
 from kdump.format.batch import TRANSACTIONAL, Batch
 from kdump.format.checkpoint import CheckpointError, epoch_entries
-from kdump.format.naming import Kind
+from kdump.format.naming import Kind, topic_partition_of
 from kdump.kernel.results import ScanState
 from kdump.log.compaction import is_compacted_log
 from kdump.log.segment_view import MOST_ITEMS, MOST_ROWS, SegmentView, Stretch, StretchProducers
 from kdump.log.severity import Severity
+from kdump.storage.file_store import absolute
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.verify.index_verifier import CompanionReader, IndexVerifier
@@ -405,6 +406,9 @@ class PartitionVerifier:
             report.filter(lambda finding: finding.path == partition.only)
             report.open = []
         report.sort()
+        if partition.topic_partition is None and topic_partition_of(absolute(partition.path)) is not None:
+            # A log file in a log directory itself, as bootstrap.checkpoint, whatever the directory is called.
+            report.findings = [replace(each, in_log_directory=True) for each in report.findings]
         report.valid_segments = self._valid if self._options.valid_segments else {}
         if any(severity >= Severity.WARNING for _, severity in report.counts):
             report.views, report.valid_prefixes = self._views, self._valid_prefixes

@@ -147,9 +147,15 @@ def test_the_findings_of_a_disk_that_is_called_broker_1(source: SparkSession, tm
     """A log directory is no topic-partition, whatever its name."""
     disk = shutil.copytree(FIXTURES / "log-directory", tmp_path / "broker-1")
     (disk / "recovery-point-offset-checkpoint").write_text("0\nx\n")
+    data = bytearray((disk / "bootstrap.checkpoint").read_bytes())
+    data[-1] ^= 1
+    (disk / "bootstrap.checkpoint").write_bytes(data)
     for found in (load(source, disk, table="findings"), read(source, disk, table="findings")):
-        (own,) = found.where("code = 'checkpoint/format'").collect()
-        assert (own.topic, own.partition) == (None, None)
+        own = found.where("code in ('checkpoint/format', 'batch/crc')").collect()
+        assert [(each.code, each.topic, each.partition) for each in sorted(own, key=lambda row: row.code)] == [
+            ("batch/crc", None, None),
+            ("checkpoint/format", None, None),
+        ]
         assert "broker" not in {row.topic for row in found.collect()}
 
 

@@ -114,12 +114,14 @@ def table_of(
 def directory_findings(
     path: str, *, columns: Sequence[str] | None = None, on_error: OnError | None = None
 ) -> pa.RecordBatchReader:
-    """Read the findings about the files of a log directory itself, without those that its partitions show.
+    """Read the findings about the files of a log directory itself, with bootstrap.checkpoint and the like.
+
+    Those that its partitions show are not among them.
 
     Returns and raises as `table_reader` does.
     """
     schema = FINDINGS if columns is None else schema_of(FINDINGS, columns)
-    found = (each for each in discover([path]) if isinstance(each, LogDirectory) and each.path == path)
+    found = (each for each in discover([path]) if isinstance(each, LogDirectory | Partition) and each.path == path)
     batches = record_batches(_Tables([path], on_error, MAX_BATCH_BYTES, deep=False).findings(found), FINDINGS)
     return pa.RecordBatchReader.from_batches(schema, (each.select(schema.names) for each in batches))
 
