@@ -4,7 +4,7 @@ A row of HASH_COLUMNS is a record. Its text is eight little-endian 64-bit number
 key on: the base offset, the last offset and the producer id of its batch; base sequence, producer epoch and the
 attributes that a log cleaner keeps; offset; timestamp; the sizes of key and value, each 32 bits, -1 for null; the
 number of the bytes that follow. NH makes 16 bytes of the numbers and the first KiB of the bytes, zeros after them up to
-64, and of each KiB that follows (kernel/nh.h). The 128-bit hash of the record is SipHash-2-4 of these 16 bytes; where
+64, and of each KiB that follows (kernel/nh.h). The 128-bit hash of the record is SipHash-1-3 of these 16 bytes; where
 there are more, of the SipHash-2-4 of them. BLAKE2b makes both keys: in blocks with the numbers 0, 1, … and the person
 "kdump sums", those of NH and after them that of SipHash. Without the key, two records have one hash once in 2^62 keys
 (Black and others: UMAC, 1999), and their hash gives nothing away: it is a hash with a key of its own over the sums. The

@@ -1,4 +1,5 @@
-/* SipHash-2-4 with 128 bits of output, of many texts at once (Aumasson, Bernstein: SipHash: a fast short-input PRF).
+/* SipHash-2-4 with 128 bits of output, of many texts at once (Aumasson, Bernstein: SipHash: a fast short-input PRF),
+ * and SipHash-1-3 of many pairs of words.
  *
  * A round of SipHash waits for the one before, and a text of 100 bytes takes 40 of them. Where the CPU has registers of
  * 512 bits, eight texts go through the rounds together, each in one lane: an instruction fetches the next word of all.
@@ -64,18 +65,23 @@ static inline void kd_sip_set(KdSipJob *job, const uint8_t *text, int64_t size, 
     job->last = word | (uint64_t)(size & 0xff) << 56;
 }
 
-/* Take the last word, and set the hash. */
-static inline void kd_sip_end(KdSip *s, uint64_t last, int64_t *out) {
+/* Set the hash, after the last word, with so many rounds for each half. */
+static inline void kd_sip_finish(KdSip *s, int rounds, int64_t *out) {
     int i;
-    kd_sip_word(s, last);
     s->v2 ^= 0xee;
-    for (i = 0; i < 4; i++)
+    for (i = 0; i < rounds; i++)
         KD_SIP_ROUND(s->v0, s->v1, s->v2, s->v3);
     out[0] = (int64_t)(s->v0 ^ s->v1 ^ s->v2 ^ s->v3);
     s->v1 ^= 0xdd;
-    for (i = 0; i < 4; i++)
+    for (i = 0; i < rounds; i++)
         KD_SIP_ROUND(s->v0, s->v1, s->v2, s->v3);
     out[1] = (int64_t)(s->v0 ^ s->v1 ^ s->v2 ^ s->v3);
+}
+
+/* Take the last word, and set the hash. */
+static inline void kd_sip_end(KdSip *s, uint64_t last, int64_t *out) {
+    kd_sip_word(s, last);
+    kd_sip_finish(s, 4, out);
 }
 
 static inline void kd_sip_one(const KdSip *begin, const KdSipJob *job) {
@@ -91,15 +97,23 @@ static inline void kd_sip_one(const KdSip *begin, const KdSipJob *job) {
 
 #define KD_SIP_PAIR_END (UINT64_C(16) << 56)
 
+/* Pairs of words have SipHash-1-3: nobody knows them, where texts can be guessed. */
+#define KD_SIP_WORD_OF_PAIR(s, word) do {                                                        \
+    s.v3 ^= (word);                                                                              \
+    KD_SIP_ROUND(s.v0, s.v1, s.v2, s.v3);                                                        \
+    s.v0 ^= (word);                                                                              \
+} while (0)
+
 /* Set words that are `stride` words apart, and those after them, to the hashes of pairs of words. */
 static void kd_sip_pairs_single(const KdSip *begin, const uint64_t *pairs, int64_t count, int64_t *out,
                                 int64_t stride) {
     KdSip s;
     for (; count > 0; count--, pairs += 2, out += stride) {
         s = *begin;
-        kd_sip_word(&s, pairs[0]);
-        kd_sip_word(&s, pairs[1]);
-        kd_sip_end(&s, KD_SIP_PAIR_END, out);
+        KD_SIP_WORD_OF_PAIR(s, pairs[0]);
+        KD_SIP_WORD_OF_PAIR(s, pairs[1]);
+        KD_SIP_WORD_OF_PAIR(s, KD_SIP_PAIR_END);
+        kd_sip_finish(&s, 3, out);
     }
 }
 
@@ -181,6 +195,11 @@ typedef struct { __m256i v0, v1, v2, v3; } KdSipFour;
     KD_SIP_ROUND4(a, b);                                                                                  \
     a.v0 = _mm256_xor_si256(a.v0, w);                 b.v0 = _mm256_xor_si256(b.v0, x);                   \
 } while (0)
+#define KD_SIP_WORD_OF_PAIR4(a, b, w, x) do {                                                             \
+    a.v3 = _mm256_xor_si256(a.v3, w);                 b.v3 = _mm256_xor_si256(b.v3, x);                   \
+    KD_SIP_ROUND4(a, b);                                                                                  \
+    a.v0 = _mm256_xor_si256(a.v0, w);                 b.v0 = _mm256_xor_si256(b.v0, x);                   \
+} while (0)
 #define KD_LOADED2(p) _mm_loadu_si128((const __m128i *)(p))
 #define KD_LOADED4(p) _mm256_loadu_si256((const __m256i *)(p))
 #define KD_STORED4(p, x) _mm256_storeu_si256((__m256i *)(p), x)
@@ -236,15 +255,15 @@ KD_SIP_TARGET2 static inline __m256i kd_sip_result4(const KdSipFour *s) {
 #define KD_SIP_BY16 const __m256i by16 = _mm256_set_epi8(13, 12, 11, 10, 9, 8, 15, 14, 5, 4, 3, 2, 1, 0, 7, 6, \
                                                      13, 12, 11, 10, 9, 8, 15, 14, 5, 4, 3, 2, 1, 0, 7, 6)
 /* The rounds after the last word; the first halves of the hashes, and the second ones. */
-#define KD_SIP_END4(a, b, first_a, first_b, second_a, second_b) do {                                      \
+#define KD_SIP_END4(a, b, rounds, first_a, first_b, second_a, second_b) do {                              \
     const __m256i ee = _mm256_set1_epi64x(0xee), dd = _mm256_set1_epi64x(0xdd);                           \
     int round;                                                                                            \
     a.v2 = _mm256_xor_si256(a.v2, ee), b.v2 = _mm256_xor_si256(b.v2, ee);                                 \
-    for (round = 0; round < 4; round++)                                                                   \
+    for (round = 0; round < (rounds); round++)                                                                   \
         KD_SIP_ROUND4(a, b);                                                                              \
     first_a = kd_sip_result4(&a), first_b = kd_sip_result4(&b);                                           \
     a.v1 = _mm256_xor_si256(a.v1, dd), b.v1 = _mm256_xor_si256(b.v1, dd);                                 \
-    for (round = 0; round < 4; round++)                                                                   \
+    for (round = 0; round < (rounds); round++)                                                                   \
         KD_SIP_ROUND4(a, b);                                                                              \
     second_a = kd_sip_result4(&a), second_b = kd_sip_result4(&b);                                         \
 } while (0)
@@ -273,10 +292,10 @@ KD_SIP_TARGET2 static void kd_sip_pairs_half(const KdSip *begin, const uint64_t 
         KD_PAIRS4(w, y, pairs, pairs + 2, pairs + 4, pairs + 6);
         KD_PAIRS4(x, z, pairs + 8, pairs + 10, pairs + 12, pairs + 14);
         a = start, b = start;
-        KD_SIP_WORD4(a, b, w, x);
-        KD_SIP_WORD4(a, b, y, z);
-        KD_SIP_WORD4(a, b, end, end);
-        KD_SIP_END4(a, b, first_a, first_b, y, z);
+        KD_SIP_WORD_OF_PAIR4(a, b, w, x);
+        KD_SIP_WORD_OF_PAIR4(a, b, y, z);
+        KD_SIP_WORD_OF_PAIR4(a, b, end, end);
+        KD_SIP_END4(a, b, 3, first_a, first_b, y, z);
         kd_sip_out4(to, first_a, y);
         kd_sip_out4(to + 4, first_b, z);
     }
@@ -319,7 +338,7 @@ KD_SIP_TARGET2 static void kd_sip_two_fours(const KdSip *begin, const KdSipJob *
         a = kd_sip_chosen4(before_a, a, _mm256_cmpgt_epi64(KD_OF_JOBS4(jobs, whole), before));
         b = kd_sip_chosen4(before_b, b, _mm256_cmpgt_epi64(KD_OF_JOBS4(more, whole), before));
     }
-    KD_SIP_END4(a, b, first_a, first_b, y, z);
+    KD_SIP_END4(a, b, 4, first_a, first_b, y, z);
     for (i = 0; i < 8; i++)
         out[i] = jobs[i]->out;
     kd_sip_out4(out, first_a, y);
