@@ -1,5 +1,6 @@
 """What the commands that read partitions share: the engine, progress, and the problems on standard error."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import chain
@@ -131,6 +132,7 @@ class ProblemLog:
         self.failed = 0
         """The exit status of what could not be done."""
         self._not_logs: list[NotALog] = []
+        self._said: deque[str] = deque(maxlen=16)  # partitions have the checkpoints of their log directory in common
 
     def take(self, errors: Iterable[KdumpError]) -> None:
         for error in errors:
@@ -151,4 +153,6 @@ class ProblemLog:
 
     def _say(self, error: KdumpError) -> None:
         self.failed = max(self.failed, exit_status.of_error(error))
-        complain(error)
+        if str(error) not in self._said:
+            self._said.append(str(error))
+            complain(error)

@@ -12,7 +12,7 @@ from kdump.broker.group_coordinator_shard import GroupCoordinatorShard
 from kdump.broker.share_coordinator_shard import ShareCoordinatorShard
 from kdump.engine.protocol import Engine
 from kdump.errors import SourceError
-from kdump.format.naming import CONSUMER_OFFSETS, SHARE_GROUP_STATE, Kind, TopicPartition
+from kdump.format.naming import CONSUMER_OFFSETS, LOG_STARTS, SHARE_GROUP_STATE, Kind, TopicPartition
 from kdump.named_tuple import NamedTuple
 from kdump.storage.copies import by_directory, by_topic_id, topic_id_of
 from kdump.storage.discovery import discover
@@ -58,10 +58,14 @@ class CoordinatorStatistics(NamedTuple):
 
 
 class LoadTask(NamedTuple):
-    """The copies of a partition, and the log start offset of each."""
+    """The copies of a partition, and the log start offset of each.
+
+    `problems`: why that of a copy is not known. Records below it were deleted.
+    """
 
     copies: tuple[Partition, ...]
     log_starts: tuple[int, ...]
+    problems: tuple[str, ...]
     live: tuple[bool, ...]
     max_batch_bytes: int
 
@@ -111,8 +115,10 @@ class CoordinatorSources:
         for _, copies in sorted(self._copies.items()):
             for group in by_topic_id(by_directory(copies)).values():
                 whole = (copy._replace(whole=copy.whole or copy.log_directory is not None) for copy in group)
-                starts = tuple(checkpoints.context(copy).log_start_offset or 0 for copy in whole)
-                yield LoadTask(tuple(group), starts, tuple(map(is_written, group)), max_batch_bytes)
+                contexts = [checkpoints.context(copy) for copy in whole]
+                starts = tuple(context.log_start_offset or 0 for context in contexts)
+                unknown = tuple(why for context in contexts if (why := context.problem_of(LOG_STARTS)) is not None)
+                yield LoadTask(tuple(group), starts, unknown, tuple(map(is_written, group)), max_batch_bytes)
 
 
 def _has_offsets(copy: Partition) -> bool:
@@ -129,6 +135,8 @@ def load_coordinator(task: LoadTask) -> CoordinatorStatistics:
     load = _load(task)
     if any(task.live):
         load = read_until_sound(load, lambda each: each.is_sound, again) or load
+    known = {str(error) for error in load.summary.errors}
+    load.summary.errors += [SourceError(why) for why in dict.fromkeys(task.problems) if why not in known]
     return load
 
 

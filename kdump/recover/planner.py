@@ -143,6 +143,9 @@ def _plan_or_error(
     report: Report, item: PlanItem, options: RecoverOptions, budget: RebuildBudget, *, compares: bool
 ) -> Plan | Report:
     """The plan of a partition, or a report that says why there is none."""
+    if report.context.problems:
+        # What is committed, where the log starts and where a broker begins to read: all of a plan depends on it.
+        return Report(report.path, errors=report.context.errors())
     try:
         with only(report.path):
             plan = _plan(report, item, options, budget)

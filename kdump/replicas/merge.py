@@ -21,7 +21,7 @@ from typing import Final
 
 from kdump.broker.history import CommonHistory, History, common_history
 from kdump.errors import SourceError
-from kdump.format.naming import TopicPartition
+from kdump.format.naming import CLEANER_OFFSETS, HIGH_WATERMARKS, TopicPartition
 from kdump.log.compaction import checkpoint_context
 from kdump.log.damage import DamagedRange
 from kdump.log.log_batches import LogBatches
@@ -175,8 +175,10 @@ def merge_replicas(
 
 def _single(copy: Partition, offset: Bounds, options: MergeOptions, *, alone: bool = True) -> MergedPartition:
     context = checkpoint_context(copy)
-    if context.problem is not None and not options.deleted:
-        raise SourceError(context.problem)  # records below the log start offset were deleted
+    # With the deleted records it does not matter where the log starts.
+    problem = context.problem_of(CLEANER_OFFSETS, HIGH_WATERMARKS) if options.deleted else context.problem
+    if problem is not None:
+        raise SourceError(problem)
     log_start, high_watermark = context[1:3]
     bounds = offset if options.deleted else _from(offset, log_start)
     whole = whole_log(copy, bounds)._replace(replica=None if alone else absolute(copy.path))

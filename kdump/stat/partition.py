@@ -1,9 +1,11 @@
 """The numbers of one partition: its segments in log order, what spans them, and what its other files take."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from kdump.format.naming import Kind
+from kdump.errors import SourceError
+from kdump.format.naming import LOG_STARTS, RECOVERY_POINTS, Kind
 from kdump.kernel.statistics import ProducerRows
 from kdump.stat.disk import DiskUse, OtherUse, companions_of, files_beside, last_time_index_entry, other_use, use_of
 from kdump.stat.key_summary import KeySummary, summarize_keys
@@ -100,9 +102,9 @@ class PartitionFold:
             other_allocated_bytes=other.allocated_bytes,
             deleted_bytes=other.deleted_bytes,
             undo_bytes=other.undo_bytes,
-            errors=tuple(each.error for each in segments if each.error is not None),
+            errors=(*(each.error for each in segments if each.error is not None), *_checkpoint_errors(context)),
             cleaner_checkpoint=context.cleaner_offset,
-            log_start_is_known=context.start_because != "own",
+            log_start_is_known=context.start_because != "own" and context.problem_of(LOG_STARTS) is None,
         )
 
     def _key_summary(self, start: int | None, end: int | None) -> KeySummary | None:
@@ -142,7 +144,10 @@ def _segment_statistics(segment: Segment, found: RangeStatistics) -> SegmentStat
 def _log_offsets(
     partition: Partition, context: CheckpointContext, totals: BatchStatistics
 ) -> tuple[int | None, int | None]:
-    """The log start and the log end offset. A log start offset below the first segment is that of the segment."""
+    """The log start and the log end offset. A log start offset below the first segment is that of the segment.
+
+    None where it is not known: also the log start offset whose checkpoint cannot be read.
+    """
     segments = segments_of(partition)
     if not segments or segments[0].log.kind is Kind.KAFKA07:
         return None, None
@@ -150,9 +155,16 @@ def _log_offsets(
     if first is None:
         first = totals.first_offset
     start = context.log_start_offset if first is None else max(first, context.log_start_offset or 0)
+    if context.problem_of(LOG_STARTS) is not None:
+        start = None
     end = last if totals.last_offset is None else totals.last_offset + 1
     # A segment without a batch after others: its base offset is the end.
     return start, end if last is None or end is None else max(end, last)
+
+
+def _checkpoint_errors(context: CheckpointContext) -> Iterator[SourceError]:
+    """The checkpoints that could not be read. No number here is a recovery point."""
+    return (SourceError(why) for name, why in context.problems if name != RECOVERY_POINTS)
 
 
 def _other_files(partition: Partition) -> OtherUse:

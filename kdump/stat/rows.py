@@ -367,7 +367,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
         "log_start_offset",
         "offset",
         lambda row: row.source.log_start_offset,
-        "of the checkpoint, else of the first batch or segment",
+        "of the checkpoint, else of the first batch or segment; null where the checkpoint is there and cannot be read",
     ),
     _column(PartitionRow, "log_end_offset", "offset", lambda row: row.source.log_end_offset, "after the last batch"),
     _column(

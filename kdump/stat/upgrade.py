@@ -143,6 +143,8 @@ def _refused(of: PartitionStatistics) -> tuple[RefusedFile, ...]:
     old = tuple(RefusedFile(path, None, None, None) for path in logs if path.endswith(KAFKA07_SUFFIX))
     if old or of.state is not None or not is_directory(of.path):
         return (*old, *_too_large(of.segments))
+    if of.log_start_offset is None and of.errors:
+        raise of.errors[-1]  # its checkpoint could not be read: where a broker begins is not known
     state = directory_state(of.path, log_start_offset=of.log_start_offset or 0, clean_shutdown=True)
     return tuple(
         RefusedFile(os.path.join(of.path, each.name), each.position, each.reason, each.exception)

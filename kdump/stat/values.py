@@ -351,9 +351,10 @@ class PartitionStatistics(Measures):
 
     `directory`: the path of its log directory, None without one. `state`: "future", "stray", "delete" or None; these
     have no segments, `other_bytes` are all of their files.
-    `log_start_offset`: of the checkpoint, else that of the first batch or segment. `log_end_offset`: after the last
-    batch, else the base offset of the active segment; None where no name says it. `high_watermark`: of the checkpoint,
-    as is `cleaner_checkpoint`, the first offset that the log cleaner has not compacted.
+    `log_start_offset`: of the checkpoint, else that of the first batch or segment; None where the checkpoint is there
+    and cannot be read. `log_end_offset`: after the last batch, else the base offset of the active segment; None where
+    no name says it. `high_watermark`: of the checkpoint, as is `cleaner_checkpoint`, the first offset that the log
+    cleaner has not compacted.
     `log_start_is_known`: the partition lies in a log directory, whose checkpoint names a log start offset that is not
     that of the first segment.
     `other_bytes`: files that belong to no segment: producer snapshots, checkpoints, files to delete, undo folders; of

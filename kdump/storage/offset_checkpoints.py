@@ -1,8 +1,9 @@
 """The offset checkpoints of a log directory: what they say of each of its partitions."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from typing import Final
 
 from kdump.errors import SourceError
 from kdump.format import naming
@@ -20,8 +21,8 @@ class CheckpointContext(NamedTuple):
     `cleaned`: the log cleaner has been over it, up to `cleaner_offset`, or over another partition of its topic.
     `clean_shutdown`: the broker shut down cleanly and has not started since. `start_because` says where the recovery
     point comes from: "checkpoint", a line of the log directory; 0 for "no-line", "no-checkpoint" (the file is missing
-    or cannot be read), and "own", a partition in no log directory. `problem`: a file is there and could not be read, so
-    that what it says of the other offsets is not known.
+    or cannot be read), and "own", a partition in no log directory. `problems`: the files that are there and could not
+    be read, each with why: what they say of the partition is not known.
     """
 
     recovery_point: int | None = None
@@ -31,7 +32,20 @@ class CheckpointContext(NamedTuple):
     clean_shutdown: bool = False
     start_because: str = "own"
     cleaner_offset: int | None = None
-    problem: str | None = None
+    problems: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def problem(self) -> str | None:
+        """Why an offset that records depend on is not known: no recovery point is one."""
+        return next((why for name, why in self.problems if name != naming.RECOVERY_POINTS), None)
+
+    def problem_of(self, *names: str) -> str | None:
+        """Why one of the files with these names could not be read."""
+        return next((why for name, why in self.problems if name in names), None)
+
+    def errors(self) -> list[SourceError]:
+        """The files that could not be read."""
+        return [SourceError(why) for _, why in self.problems]
 
 
 class CheckpointOffsets:
@@ -43,18 +57,21 @@ class CheckpointOffsets:
         *,
         clean_shutdown: bool = False,
         in_log_directory: bool = True,
-        problem: str | None = None,
+        problems: Iterable[tuple[str, str]] = (),
     ) -> None:
-        """`contents` are the files by name, `clean_shutdown` whether there is a clean-shutdown file."""
-        self._problem = problem
+        """`contents` are the files by name, `clean_shutdown` whether there is a clean-shutdown file.
+
+        `problems`: as in CheckpointContext.
+        """
+        self.problems: Final = tuple(problems)
         self._contents = contents
         self._clean_shutdown = clean_shutdown
         self._in_log_directory = in_log_directory
         self._has_recovery_points = False
         self._recovery_points = self._of(naming.RECOVERY_POINTS)
-        self._log_starts = self._of("log-start-offset-checkpoint")
-        self._high_watermarks = self._of("replication-offset-checkpoint")
-        self._cleaned = self._of("cleaner-offset-checkpoint")
+        self._log_starts = self._of(naming.LOG_STARTS)
+        self._high_watermarks = self._of(naming.HIGH_WATERMARKS)
+        self._cleaned = self._of(naming.CLEANER_OFFSETS)
         self._cleaned_topics = {name.topic for name, offset in self._cleaned.items() if offset > 0}
 
     def _of(self, name: str) -> dict[TopicPartition, int]:
@@ -82,8 +99,12 @@ class CheckpointOffsets:
             self._clean_shutdown,
             self._start_because(name),
             self._cleaned.get(name),
-            self._problem,
+            self.problems,
         )
+
+    def problem_of(self, *names: str) -> str | None:
+        """Why one of the files with these names could not be read."""
+        return next((why for name, why in self.problems if name in names), None)
 
     def _start_because(self, name: TopicPartition) -> str:
         if not self._in_log_directory:
@@ -93,11 +114,11 @@ class CheckpointOffsets:
         return "no-line" if self._has_recovery_points else "no-checkpoint"
 
 
-def read_offset_checkpoints(directory: str) -> CheckpointOffsets:
-    """The offset checkpoints in a directory. A file that is missing or cannot be read counts as empty."""
+def read_offset_checkpoints(directory: str, wanted: Collection[str] = naming.OFFSET_CHECKPOINTS) -> CheckpointOffsets:
+    """The offset checkpoints in a directory. A file that is missing counts as empty, and so does one of `problems`."""
     names = _root_names(directory)
-    contents, problem = dict[str, bytes | None](), None
-    for name in naming.OFFSET_CHECKPOINTS:
+    contents, problems = dict[str, bytes | None](), list[tuple[str, str]]()
+    for name in wanted:
         if names is not None and name not in names:
             continue
         try:
@@ -105,15 +126,15 @@ def read_offset_checkpoints(directory: str) -> CheckpointOffsets:
                 contents[name] = read_whole(source, MAX_CHECKPOINT_BYTES)
         except SourceError as error:
             # Where the names cannot be listed, a missing file ends in the same error.
-            if names is not None and name != naming.RECOVERY_POINTS and problem is None:
-                problem = str(error)
+            if names is not None:
+                problems.append((name, str(error)))
     if names is None:
         return CheckpointOffsets(contents, in_log_directory=False)
     return CheckpointOffsets(
         contents,
         clean_shutdown=naming.CLEAN_SHUTDOWN in names,
         in_log_directory=not naming.ROOT_FILES.isdisjoint(names),
-        problem=problem,
+        problems=problems,
     )
 
 

@@ -1,12 +1,14 @@
 """Verify a log directory: read its checkpoints first, then check what its partitions show together."""
 
+import os
 from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kdump.errors import SourceError
-from kdump.format.naming import TRANSACTION_LOG, TopicPartition
-from kdump.storage.offset_checkpoints import CheckpointOffsets
+from kdump.format.naming import OFFSET_CHECKPOINTS, TRANSACTION_LOG, TopicPartition
+from kdump.storage.file_store import store_of
+from kdump.storage.offset_checkpoints import CheckpointOffsets, read_offset_checkpoints
 from kdump.storage.partition import LogDirectory, LogFile
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
 from kdump.verify.checks import checkpoints, files
@@ -44,9 +46,13 @@ class LogDirectoryVerifier:
         self._live = options.live or log_directory.locked
         self._now_ms = options.now_ms
         self._report = Report(log_directory.path)
+        self._problems: list[tuple[str, str]] = []
         self._contents = {name: self._read(file) for name, file in log_directory.offset_checkpoints.items()}
+        if store_of(log_directory.path).is_local:  # others list what they do not give
+            unlisted = [name for name in OFFSET_CHECKPOINTS if name not in self._contents]
+            self._problems += read_offset_checkpoints(log_directory.path, unlisted).problems
         clean_shutdown = log_directory.clean_shutdown is not None
-        self.context = CheckpointOffsets(self._contents, clean_shutdown=clean_shutdown).context
+        self.context = CheckpointOffsets(self._contents, clean_shutdown=clean_shutdown, problems=self._problems).context
         self._facts: dict[TopicPartition, PartitionOffsets] = {}
         self._open: list[OpenTransaction] = []
         self._transaction_log: dict[int, list[LogFile]] = defaultdict(list)
@@ -58,6 +64,7 @@ class LogDirectoryVerifier:
                 return read_whole(source, MAX_COMPANION_BYTES)
         except SourceError as error:
             self._report.errors.append(error)
+            self._problems.append((os.path.basename(file.path), str(error)))
             return None
 
     def add(self, report: Report) -> None:

@@ -133,10 +133,13 @@ def verify_logs(
                     replicas.check(report)
                     if directory is not None:
                         directory.add(report)
-                    elif report.open:
-                        from kdump.verify.log_directory import check_own_transactions
+                    else:
+                        # The report of a log directory names them itself, once.
+                        report.errors += report.context.errors()
+                        if report.open:
+                            from kdump.verify.log_directory import check_own_transactions
 
-                        check_own_transactions(report)
+                            check_own_transactions(report)
             except SourceError as error:
                 report.errors.append(error)
             yield report

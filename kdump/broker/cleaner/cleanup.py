@@ -133,8 +133,9 @@ def _noted(partition: Partition, holes: Sequence[OffsetRange]) -> tuple[frozense
             names = names_in(partition.path)
     based = [(name, base) for name in names if (base := naming.base_offset_of(name)) is not None]
     had = {base for name, base in based if name.endswith(_INDEXES)}
-    if checkpoint_context(partition).start_because == "own":
-        return frozenset(had), frozenset()  # its own cleaner may have been there, and what says so was left behind
+    context = checkpoint_context(partition)
+    if context.start_because == "own" or context.problem_of(naming.CLEANER_OFFSETS) is not None:
+        return frozenset(had), frozenset()  # its own cleaner may have been there: what says so was not read
     ended = {base for name, base in based if name.endswith(".snapshot")}
     for hole in holes[:_MOST_SEGMENTS]:
         after = (each for each in partition.producer_snapshots if (each.base_offset or 0) >= hole.stop)

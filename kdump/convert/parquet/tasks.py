@@ -35,8 +35,8 @@ from kdump.convert.results import (
 from kdump.convert.tables import LARGEST_DATA
 from kdump.convert.value_texts import ValueTexts
 from kdump.engine.protocol import Engine
-from kdump.errors import KdumpError, only
-from kdump.format.naming import TopicPartition
+from kdump.errors import KdumpError, SourceError, only
+from kdump.format.naming import CLEANER_OFFSETS, TopicPartition
 from kdump.format.value_schemas.value_decoder import missing_packages
 from kdump.log.damage import DamagedRange
 from kdump.log.log_slice import HIGHEST, SlicedPartition
@@ -340,7 +340,10 @@ class _FolderRun:
     def _plan_task(self, partition: SlicedPartition, part_bytes: int, checkpoints: CheckpointCache) -> _PlanTask:
         options, cleaned = self._options, None
         if partition.copy is not None and partition.topic_partition is not None:
-            cleaned = checkpoints.context(partition.copy).cleaner_offset
+            context = checkpoints.context(partition.copy)
+            if (why := context.problem_of(CLEANER_OFFSETS)) is not None:
+                raise SourceError(why)  # whether what was converted has changed since is not known
+            cleaned = context.cleaner_offset
         entry = self.folder.entry_of(partition, rewrite=partition.topic_partition in options.rewrite)
         if entry is not None:
             entry = entry._replace(files=(), findings=(), left_out=())  # what does not matter far away

@@ -23,7 +23,7 @@ from kdump.storage.directory_watch import DirectoryWatch, PartitionPath
 from kdump.storage.discovery import Paths
 from kdump.storage.file_store import parent_of
 from kdump.storage.live import LookPace
-from kdump.storage.offset_checkpoints import CheckpointOffsets, read_offset_checkpoints
+from kdump.storage.offset_checkpoints import CheckpointContext, CheckpointOffsets, read_offset_checkpoints
 from kdump.storage.partition import Partition
 from kdump.storage.path_watch import PathWatch
 
@@ -38,6 +38,9 @@ _RECENT_SECONDS: Final = 10
 """So many partitions that had something new in this time are looked at after the shortest pause."""
 
 _NO_MARK: Final = "replication-offset-checkpoint has no line for this partition; its records are shown when it has one"
+_NOT_READ: Final = (
+    "its high watermark is not known; its records are shown when replication-offset-checkpoint can be read"
+)
 _NO_LOGS: Final = "no log files here yet"
 
 
@@ -97,6 +100,7 @@ class _Follow:
         self._in_directory: dict[str, set[str]] = {}  # the paths of the cursors in each directory that is watched
         self._failures: dict[str, str] = {}
         self._unmarked: set[str] = set()
+        self._unread: set[str] = set()  # the sentences about checkpoints that could not be read
         self._is_told = True  # what changes in each directory
         self._pace = LookPace(_QUIET, LOOK_SECONDS, now=follow.clock)
 
@@ -199,7 +203,11 @@ class _Follow:
         committed, some = self._follow.committed, False
         if committed and mark is None and path not in self._unmarked:
             self._unmarked.add(path)
-            yield FollowNote(path, _NO_MARK)
+            problem = self._marks.problem(cursor.where)
+            if problem is not None and problem not in self._unread:
+                self._unread.add(problem)
+                yield DumpFailure(SourceError(problem))
+            yield FollowNote(path, _NO_MARK if problem is None else _NOT_READ)
         try:
             with only(path):
                 for event in cursor.advance(limited=committed, mark=mark):
@@ -235,9 +243,6 @@ class _Follow:
         yield DumpFailure(error)
 
 
-_CHECKPOINT: Final = "replication-offset-checkpoint"
-
-
 class HighWatermarks:
     """The high watermarks of partitions, as they were at the last `refresh`."""
 
@@ -248,19 +253,27 @@ class HighWatermarks:
     def refresh(self) -> None:
         """Read again what has changed."""
         for directory, file in self._files.items():
-            if file.has_changed():
+            # What could not be read can be made readable without another modification time.
+            if file.has_changed() or self._offsets[directory].problem_of(naming.HIGH_WATERMARKS) is not None:
                 file.note()
                 self._offsets[directory] = read_offset_checkpoints(directory)
 
     def of(self, where: PartitionPath) -> int | None:
-        """The high watermark of a partition; None where the checkpoint has no line for it."""
+        """The high watermark of a partition; None where the checkpoint has no line for it, or cannot be read."""
+        return self._context(where).high_watermark
+
+    def problem(self, where: PartitionPath) -> str | None:
+        """Why the high watermark of a partition is not known."""
+        return self._context(where).problem_of(naming.HIGH_WATERMARKS)
+
+    def _context(self, where: PartitionPath) -> CheckpointContext:
         directory = parent_of(where.directory)
         if directory not in self._files:
-            self._files[directory] = PathWatch(os.path.join(directory, _CHECKPOINT))
+            self._files[directory] = PathWatch(os.path.join(directory, naming.HIGH_WATERMARKS))
             self._files[directory].note()
             self._offsets[directory] = read_offset_checkpoints(directory)
         name = where.topic_partition
         if name is None or naming.state_of(where.directory):
-            return None
+            return CheckpointContext()
         partition = Partition(path=where.directory, topic_partition=name, whole=False, segments=())
-        return self._offsets[directory].context(partition).high_watermark
+        return self._offsets[directory].context(partition)

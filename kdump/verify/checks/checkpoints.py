@@ -34,17 +34,23 @@ from itertools import islice
 
 from kdump.format import checkpoint
 from kdump.format.checkpoint import CheckpointError
-from kdump.format.naming import RECOVERY_POINTS, Kind, TopicPartition, companion_kind_of
+from kdump.format.naming import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    Kind,
+    TopicPartition,
+    companion_kind_of,
+)
 from kdump.format.partition_metadata import parse_partition_metadata
 from kdump.named_tuple import NamedTuple
 from kdump.verify.findings import Finding, FindingValue, Severity, make_finding
 
-LOG_START = "log-start-offset-checkpoint"
-HIGH_WATERMARKS = "replication-offset-checkpoint"
 # The log start offsets come first: others are compared with them.
 _OFFSETS = {
-    LOG_START: "log start offset",
-    "cleaner-offset-checkpoint": "cleaner offset",
+    LOG_STARTS: "log start offset",
+    CLEANER_OFFSETS: "cleaner offset",
     RECOVERY_POINTS: "recovery point",
     HIGH_WATERMARKS: "high watermark",
 }
@@ -159,7 +165,7 @@ def check_offset_checkpoints(
                 yield from _check_offset(
                     path, name, partition, line, starts[partition], facts[partition].log_end_offset
                 )
-            if name == LOG_START:
+            if name == LOG_STARTS:
                 starts[partition] = max(starts[partition], line.offset)
     yield from _check_topic_ids(log_directory, facts)
 
@@ -225,7 +231,7 @@ def _check_offset(
             what=what,
         )
     elif end_offset is not None and value > end_offset:
-        if name == LOG_START:
+        if name == LOG_STARTS:
             yield _found("checkpoint/log-start", path, partition, line, value=value, end_offset=end_offset)
         else:
             # Committed records are gone where the log ends below the high watermark.
