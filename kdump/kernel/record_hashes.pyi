@@ -3,12 +3,13 @@
 A row of HASH_COLUMNS is a record. Its text is eight little-endian 64-bit numbers and the bytes of the record from its
 key on: the base offset, the last offset and the producer id of its batch; base sequence, producer epoch and the
 attributes that a log cleaner keeps; offset; timestamp; the sizes of key and value, each 32 bits, -1 for null; the
-number of the bytes that follow. NH makes 16 bytes of the numbers and the first KiB of the bytes, zeros after them up to
-64, and of each KiB that follows (kernel/nh.h). The 128-bit hash of the record is SipHash-1-3 of these 16 bytes; where
-there are more, of the SipHash-2-4 of them. BLAKE2b makes both keys: in blocks with the numbers 0, 1, … and the person
-"kdump sums", those of NH and after them that of SipHash. Without the key, two records have one hash once in 2^62 keys
-(Black and others: UMAC, 1999), and their hash gives nothing away: it is a hash with a key of its own over the sums. The
-hash of a key is SipHash-2-4 of the key.
+number of the bytes that follow. A message of magic 0 or 1 has NO_VALUE (kdump.kernel.results) for the first four, of
+magic 0 also -1 for the timestamp. NH makes 16 bytes of the numbers and the first KiB of the bytes, zeros after them up
+to 64, and of each KiB that follows (kernel/nh.h). The 128-bit hash of the record is SipHash-1-3 of these 16 bytes;
+where there are more, of the SipHash-2-4 of them. BLAKE2b makes both keys: in blocks with the numbers 0, 1, … and the
+person "kdump sums", those of NH and after them that of SipHash. Without the key, two records have one hash once in 2^62
+keys (Black and others: UMAC, 1999), and their hash gives nothing away: it is a hash with a key of its own over the
+sums. The hash of a key is SipHash-2-4 of the key.
 """
 
 from typing_extensions import Buffer
@@ -23,9 +24,6 @@ OUTCOME: int
 
 SIPHASH_IMPLS: tuple[str, ...]
 """The ways to hash many texts that this machine has, the fastest last."""
-
-def siphash(data: Buffer, key: bytes) -> bytes:
-    """Return SipHash-2-4 with 128 bits. `key` has 16 bytes."""
 
 class RecordHasher:
     """Makes the rows of records with offsets in [first, stop), at most `capacity` at a time.
@@ -58,7 +56,7 @@ class RecordHasher:
     def hash_batches(
         self, batches: Buffer, at: int, outcome: int, outcomes: bytes | None = None, index: int = 0
     ) -> tuple[int, int]:
-        """Hash whole uncompressed batches of magic 2 from byte `at` on that are not data of a transaction.
+        """Hash whole uncompressed batches from byte `at` on that are not data of a transaction.
 
         With `outcomes`, a byte for each batch, also those that are; the first batch has number `index`. Stops before
         any other bytes, and before a batch with more records than there is room for. Returns (the byte after them,
@@ -72,8 +70,11 @@ class RecordHasher:
         status).
         """
 
-    def take(self, rows: Buffer) -> None:
-        """Take rows that were made elsewhere, without the hashes that are not computed."""
+    def hash_messages(self, rows: Buffer, payload: Buffer, at: int) -> int:
+        """Hash the messages in int64 rows of kdump.kernel.records.RECORD_COLUMNS, of magic 0 or 1, from row `at` on.
+
+        Returns the number of the row after them.
+        """
 
 class KeyStates:
     """The last committed record of keys in two copies, of those keys of which one copy alone has a record.

@@ -12,13 +12,15 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
-from kdump.kernel.cursor cimport Fields, next_key_and_value, whole_batch
+from kdump.kernel.cursor cimport Fields, next_key_and_value, next_message, whole_batch
 from kdump.kernel.key_table cimport KeyTable, add_row, first_slot, index_rows, release, set_up
 from kdump.kernel.layout cimport (
     ATTRIBUTES_AT, BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CODEC_MASK, CONTROL_FLAG, HEADER, LEADER_EPOCH_AT,
-    LOG_APPEND_TIME, MAGIC_AT, MAX_TIMESTAMP_AT, PRODUCER_EPOCH_AT, PRODUCER_ID_AT, RECORDS_COUNT_AT,
-    TRANSACTIONAL_FLAG, attributes_of, be16, be32, be64, last_offset_of,
+    LOG_APPEND_TIME, MAGIC_AT, MAX_TIMESTAMP_AT, MESSAGE_ATTRIBUTES_AT, NO_VALUE, PRODUCER_EPOCH_AT, PRODUCER_ID_AT,
+    R_AT, R_KEY_AT, R_KEY_SIZE, R_OFFSET, R_SIZE, R_TIMESTAMP, R_VALUE_SIZE, RECORD_WIDTH, RECORDS_COUNT_AT,
+    TRANSACTIONAL_FLAG, UP_TO_MAGIC, attributes_of, be16, be32, be64, last_offset_of,
 )
+from kdump.kernel.records cimport MESSAGE_FIELDS, Message
 from kdump.kernel.transactions cimport D_ABORTED, D_COMMITTED, D_UNDECIDED
 
 HASH_COLUMNS = ("offset", "key_high", "key_low", "high", "low", "flags", "leader_epoch")
@@ -111,23 +113,6 @@ cdef bytes expanded(bytes key):
     return _expanded[1]
 
 
-def siphash(data, bytes key):
-    cdef Py_buffer view
-    cdef uint64_t words[2]
-    cdef int64_t result[2]
-    cdef KdSip state
-    cdef KdSipJob job
-    words_of(key, words)
-    kd_sip_begin(&state, words[0], words[1])
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    try:
-        kd_sip_set(&job, <const uint8_t *> view.buf, view.len, &result[0])
-        kd_sip_one(&state, &job)
-    finally:
-        PyBuffer_Release(&view)
-    return (<const char *> result)[:16]
-
-
 # ---- rows of hashes
 
 @cython.final
@@ -141,6 +126,7 @@ cdef class RecordHasher:
     cdef KdSipJob _key_jobs[MOST_JOBS]
     cdef KdNhJob _record_jobs[MOST_JOBS]  # of the rows from `_hashed` on
     cdef KdNhMany _sum_many
+    cdef KdNhSums _of_messages  # in place of those of a batch
     cdef int64_t _key_count, _hashed
     cdef KdSipHash _hash_many
     cdef KdSipPairs _hash_pairs
@@ -153,6 +139,7 @@ cdef class RecordHasher:
     def __cinit__(self, bytes key, int64_t first, int64_t stop, *, bint keys=True, bint contents=True,
                   int64_t capacity=8192, str implementation=SIPHASH_IMPLS[-1]):
         cdef uint64_t words[2]
+        cdef uint64_t numbers[4]
         if not 1 <= capacity <= 1 << 20:
             raise ValueError("capacity")
         if implementation not in SIPHASH_IMPLS:
@@ -164,6 +151,8 @@ cdef class RecordHasher:
         kd_sip_begin(&self._begin, words[0], words[1])
         keys_of_sums = expanded(key)
         memcpy(self._sum_key, <const char *> keys_of_sums, KD_NH_KEY)
+        numbers[:] = [NO_VALUE, NO_VALUE, NO_VALUE, NO_VALUE]
+        self._of_messages = kd_nh_batch(numbers, self._sum_key)
         memcpy(words, <const char *> keys_of_sums + KD_NH_KEY, 16)
         kd_sip_begin(&self._record_begin, words[0], words[1])
         self._first = first
@@ -271,12 +260,47 @@ cdef class RecordHasher:
         self.count, self._key_count, left[0] = (row - self._cells) // HASH_WIDTH, keys, records
         return p
 
+    cdef void _add_message(self, int64_t offset, int64_t timestamp, const uint8_t *key, int64_t key_size,
+                           int64_t value_size, const uint8_t *stop, const uint8_t *after) noexcept nogil:
+        """Add the row of a message of magic 0 or 1, which ends at `stop`; there is room for it."""
+        cdef int64_t *row = self._cells + self.count * HASH_WIDTH
+        cdef KdNhJob *job
+        if offset < self._first or offset >= self._stop:
+            return
+        if self.count - self._hashed == MOST_JOBS:
+            self._flush(after)
+        job = self._record_jobs + (self.count - self._hashed)
+        row[H_OFFSET] = offset
+        row[H_FLAGS] = (TOMBSTONE_BIT if value_size < 0 else 0) | (NO_KEY_BIT if key_size < 0 else 0)
+        row[H_EPOCH] = NO_VALUE
+        if self._keys:
+            row[H_KEY_HIGH] = row[H_KEY_LOW] = 0
+            if key_size >= 0:
+                kd_sip_set(self._key_jobs + self._key_count, key, key_size, row + H_KEY_HIGH)
+                self._key_count += 1
+        job.batch = self._of_messages
+        job.numbers[0] = <uint64_t> offset
+        job.numbers[1] = <uint64_t> timestamp
+        job.numbers[2] = <uint64_t> <uint32_t> max(key_size, -1) << 32 | <uint32_t> max(value_size, -1)
+        job.numbers[3] = <uint64_t> (stop - key)
+        job.text = key
+        self.count += 1
+
+    cdef int64_t _hash_message(self, const uint8_t *head, int64_t total, const uint8_t *after) noexcept nogil:
+        """Add the row of a message that is not compressed. Returns its offset, -1 where it has no fields."""
+        cdef Message m
+        cdef const uint8_t *p = head
+        if next_message(&p, head + total, &m) == 0:
+            return -1
+        self._add_message(be64(head), m.timestamp, head + m.key_at, m.key_size, m.value_size, head + total, after)
+        return be64(head)
+
     def hash_batches(self, batches, int64_t at, int outcome, bytes outcomes=None, int64_t index=0):
         cdef Py_buffer view
         cdef const uint8_t *decided = NULL
         cdef const uint8_t *after
         cdef const uint8_t *head
-        cdef int64_t left, total, size, known = 0
+        cdef int64_t left, total, size, offset, known = 0
         cdef int status = 0
         self.count = self.at = self.ended = self.batches = self._hashed = 0
         PyObject_GetBuffer(batches, &view, PyBUF_SIMPLE)
@@ -287,10 +311,23 @@ cdef class RecordHasher:
             if outcomes is not None:
                 decided = <const uint8_t *> <const char *> outcomes
                 known = len(outcomes) - index
-            while view.len - at >= HEADER and self.ended < self._capacity:
+            while view.len - at >= UP_TO_MAGIC and self.ended < self._capacity:
                 head = <const uint8_t *> view.buf + at
                 total = whole_batch(head, view.len - at, view.len)
-                if total == 0 or head[MAGIC_AT] != 2 or attributes_of(head) & CODEC_MASK:
+                if total == 0:
+                    break
+                if head[MAGIC_AT] != 2:
+                    if head[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK or self.count == self._capacity:
+                        break
+                    offset = self._hash_message(head, total, after)
+                    if offset < 0:
+                        status = MESSAGE_FIELDS
+                        break
+                    at += total
+                    self.batches += 1
+                    self._end_batch(offset + 1)
+                    continue
+                if attributes_of(head) & CODEC_MASK:
                     break
                 if attributes_of(head) & (TRANSACTIONAL_FLAG | CONTROL_FLAG) == TRANSACTIONAL_FLAG:
                     if self.batches >= known:
@@ -337,23 +374,34 @@ cdef class RecordHasher:
             PyBuffer_Release(&head)
         return at, left, status
 
-    def take(self, rows):
-        cdef Py_buffer view
-        cdef int64_t i
+    def hash_messages(self, rows, payload, int64_t at):
+        cdef Py_buffer view, data
+        cdef const int64_t *row
+        cdef const uint8_t *start
+        cdef int64_t count
+        self.count = self.at = self.ended = self._hashed = 0
         PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
         try:
-            if view.len % (HASH_WIDTH * 8) or view.len > self._capacity * HASH_WIDTH * 8:
-                raise ValueError("not whole rows, or too many")
-            memcpy(self._cells, view.buf, view.len)
-            self.count = view.len // (HASH_WIDTH * 8)
-            self.at = self.ended = 0
-            for i in range(self.count):
-                if not self._keys:
-                    memset(self._cells + i * HASH_WIDTH + H_KEY_HIGH, 0, 16)
-                if not self._contents:
-                    memset(self._cells + i * HASH_WIDTH + H_HIGH, 0, 16)
+            PyObject_GetBuffer(payload, &data, PyBUF_SIMPLE)
+            try:
+                start = <const uint8_t *> data.buf
+                count = view.len // (RECORD_WIDTH * 8)
+                if at < 0:
+                    raise ValueError("at")
+                while at < count and self.count < self._capacity:
+                    row = <const int64_t *> view.buf + at * RECORD_WIDTH
+                    if not (0 <= row[R_AT] <= row[R_KEY_AT] and 0 <= row[R_SIZE] <= data.len - row[R_AT]
+                            and max(row[R_KEY_SIZE], 0) <= row[R_AT] + row[R_SIZE] - row[R_KEY_AT]):
+                        raise ValueError("rows of another payload")
+                    self._add_message(row[R_OFFSET], row[R_TIMESTAMP], start + row[R_KEY_AT], row[R_KEY_SIZE],
+                                      row[R_VALUE_SIZE], start + row[R_AT] + row[R_SIZE], start + data.len)
+                    at += 1
+                self._flush(start + data.len)
+            finally:
+                PyBuffer_Release(&data)
         finally:
             PyBuffer_Release(&view)
+        return at
 
 
 # ---- the last record of each key in two copies

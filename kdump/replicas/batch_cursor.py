@@ -1,6 +1,5 @@
 """The batches of a copy below an offset, one after another, as bytes and as hashes of their records."""
 
-import struct
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
 from typing import Final
@@ -8,9 +7,8 @@ from typing import Final
 from kdump.errors import SourceError
 from kdump.format.batch import CODEC_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL, Batch
 from kdump.kernel.producers import Producers
-from kdump.kernel.record_hashes import HASH_COLUMNS, NO_KEY, TOMBSTONE, RecordHasher, siphash
+from kdump.kernel.record_hashes import RecordHasher
 from kdump.kernel.records import RECORD_COLUMNS
-from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.kernel.transactions import COMMITTED, OPEN, UNDECIDED, Transactions
 from kdump.log.header_pass import read_headers
@@ -29,8 +27,6 @@ _POSITION, _SIZE, _ATTRIBUTES, _PRODUCER = (
 _MAGIC, _FIRST = BATCH_COLUMNS.index("magic"), BATCH_COLUMNS.index("base_offset")
 _RUN_BYTES: Final = 56 << 10
 """The most bytes of batches that are hashed in one call: their records have room in a hasher."""
-_LEGACY: Final = struct.Struct("<qqii")
-_ROW: Final = struct.Struct(f"<{len(HASH_COLUMNS)}q")
 
 _LOST_MARKERS: Final = frozenset({"txn/epochs", "txn/marker-empty"})
 
@@ -179,23 +175,15 @@ def hashes_of(
 def _hash_messages(
     chunk: BatchChunk, batch: Batch, body: memoryview, hasher: RecordHasher, what: HashedOffsets
 ) -> Iterator[None]:
-    """Hash messages of magic 0 and 1; their hash has neither producer nor batch."""
+    """Hash messages of magic 0 and 1."""
     opened = open_in_pieces(batch, body, what.max_batch_bytes)
     for piece in opened.pieces():
         if piece.problem is not None:
             raise unreadable(chunk.walk.source.name, batch.base_offset)
-        payload, cells, rows = memoryview(piece.payload), piece.rows.tolist(), bytearray()
-        for at in range(0, len(cells), _RECORD_WIDTH):
-            start, size, offset, timestamp, key_at, key_size, _, value_size = cells[at : at + 8]
-            if what.start <= offset < what.stop:
-                fields = _LEGACY.pack(offset, timestamp, key_size, value_size)
-                content = siphash(fields + bytes(payload[key_at : start + size]), what.key)
-                key = siphash(payload[key_at : key_at + key_size], what.key) if key_size >= 0 else bytes(16)
-                flags = TOMBSTONE * (value_size < 0) | NO_KEY * (key_size < 0)
-                halves = struct.unpack("<4q", key + content)
-                rows += _ROW.pack(offset, *halves, flags, NO_VALUE)
-        hasher.take(rows)
-        yield
+        at, count = 0, len(piece.rows) // _RECORD_WIDTH
+        while at < count:
+            at = hasher.hash_messages(piece.rows, piece.payload, at)
+            yield
 
 
 class BatchCursor:
@@ -244,9 +232,8 @@ class BatchCursor:
                         if count:
                             attributes = cells[_ATTRIBUTES::_WIDTH].tolist()
                             alone = [
-                                magic < 2
-                                or bool(each & CODEC_MASK)
-                                or each & (TRANSACTIONAL | CONTROL) == TRANSACTIONAL
+                                bool(each & CODEC_MASK)
+                                or (magic >= 2 and each & (TRANSACTIONAL | CONTROL) == TRANSACTIONAL)
                                 for magic, each in zip(cells[_MAGIC::_WIDTH].tolist(), attributes, strict=True)
                             ]
                             yield _Block(

@@ -17,10 +17,11 @@ from kdump.kernel.record_hashes import (
     TOMBSTONE,
     KeyStates,
     RecordHasher,
-    siphash,
 )
+from kdump.kernel.records import decode_messages
 from kdump.kernel.transactions import ABORTED, COMMITTED, UNDECIDED
 from support import build
+from support.siphash import siphash
 
 KEY = bytes(range(16))
 WIDTH = len(HASH_COLUMNS)
@@ -37,47 +38,14 @@ VECTORS = {
 }
 
 
-def siphash_of(data: bytes, key: bytes, rounds: int, last_rounds: int) -> bytes:
-    """SipHash with 128 bits, written down a second time: of so many rounds for a word, and for each half at the end."""
-    low, high = struct.unpack("<2Q", key)
-    v = [low ^ 0x736F6D6570736575, high ^ 0x646F72616E646F6D, low ^ 0x6C7967656E657261, high ^ 0x7465646279746573]
-    v[1] ^= 0xEE
-
-    def turned(word: int, by: int) -> int:
-        return (word << by | word >> 64 - by) % 2**64
-
-    def mix(count: int) -> None:
-        for _ in range(count):
-            for one, other, by, next_one, next_by in ((0, 1, 13, 2, 16), (2, 1, 17, 0, 21)):
-                v[one] = (v[one] + v[other]) % 2**64
-                v[next_one] = (v[next_one] + v[3]) % 2**64
-                v[other] = turned(v[other], by) ^ v[one]
-                v[3] = turned(v[3], next_by) ^ v[next_one]
-                v[one] = turned(v[one], 32)
-
-    whole = len(data) // 8 * 8
-    last = data[whole:] + bytes(7 - len(data) % 8) + bytes([len(data) % 256])
-    for (word,) in struct.iter_unpack("<Q", data[:whole] + last):
-        v[3] ^= word
-        mix(rounds)
-        v[0] ^= word
-    halves = []
-    for at, mark in ((2, 0xEE), (1, 0xDD)):
-        v[at] ^= mark
-        mix(last_rounds)
-        halves.append(v[0] ^ v[1] ^ v[2] ^ v[3])
-    return struct.pack("<2Q", *halves)
-
-
 @pytest.mark.parametrize("size", VECTORS)
 def test_the_published_vectors(size: int) -> None:
-    data = bytes(range(size))
-    assert siphash(data, KEY).hex() == siphash_of(data, KEY, 2, 4).hex() == VECTORS[size]
+    """The hash of a key is plain SipHash-2-4."""
+    (row,) = hashed(build.batch([build.record(bytes(range(size)), b"v")]))
+    assert struct.pack("<2q", *row[1:3]).hex() == siphash(bytes(range(size)), KEY).hex() == VECTORS[size]
 
 
 def test_what_is_no_key() -> None:
-    with pytest.raises(ValueError, match="16"):
-        siphash(b"", b"short")
     with pytest.raises(ValueError, match="16"):
         RecordHasher(b"short", 0, 1)
 
@@ -120,7 +88,7 @@ def content_hash(lead: bytes, text: bytes) -> bytes:
     sums = [totals(chunk + bytes(-len(chunk) % 64), 16) for chunk in chunks]
     sums[0] = [one + more for one, more in zip(sums[0], totals(lead, 0), strict=True)]
     packed = b"".join((each % 2**64).to_bytes(8, "little") for pair in sums for each in pair)
-    return siphash_of(packed if len(sums) == 1 else siphash(packed, hash_key), hash_key, 1, 3)
+    return siphash(packed if len(sums) == 1 else siphash(packed, hash_key), hash_key, 1, 3)
 
 
 def body_of(key: bytes, value: bytes) -> bytes:
@@ -208,10 +176,59 @@ def test_a_hash_that_is_not_computed_is_zero(keys: bool, contents: bool) -> None
     hasher = RecordHasher(KEY, 0, HIGHEST, keys=keys, contents=contents)
     kept = [keys, keys, contents, contents]
     expected = [(row[0], *(cell * on for cell, on in zip(row[1:5], kept, strict=True)), *row[5:]) for row in whole]
-    hasher.take(struct.pack(f"<{len(whole) * WIDTH}q", *(cell for row in whole for cell in row)))
+    hasher.hash_batches(batch, 0, COMMITTED)
     assert rows(hasher) == expected
-    hasher.hash_batches(batch, 0, COMMITTED)  # in place of rows that were taken
+
+
+MESSAGES = [
+    (None, b"value"), (b"", b""), (b"key", None), (b"k" * 70, b"v" * 130), (b"k", b"v" * 3000), (b"key", b"value"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("implementation", SIPHASH_IMPLS)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_have_the_hash_that_is_written_down(magic: int, implementation: str) -> None:
+    """Of magic 0 and 1: from the bytes of the log, and from the rows of what a wrapper decompresses to."""
+    several = [build.message(magic, key, value, offset=7 + at, timestamp=1000 + at)
+               for at, (key, value) in enumerate(MESSAGES)]  # fmt: skip
+    none, log = -(1 << 63), b"".join(several)
+    expected = []
+    for at, (data, (key, value)) in enumerate(zip(several, MESSAGES, strict=True)):
+        text = data[(30 if magic else 22) :]
+        sizes = [-1 if each is None else len(each) for each in (value, key)]
+        lead = struct.pack("<6qiiq", *[none] * 4, 7 + at, 1000 + at if magic else -1, *sizes, len(text))
+        hashed_key = bytes(16) if key is None else siphash(key, KEY)
+        flags = TOMBSTONE * (value is None) | NO_KEY * (key is None)
+        expected.append((7 + at, *struct.unpack("<4q", hashed_key + content_hash(lead, text)), flags, none))
+    hasher = RecordHasher(KEY, 0, HIGHEST, implementation=implementation)
+    assert hasher.hash_batches(log, 0, COMMITTED) == (len(log), 0)
     assert rows(hasher) == expected
+    assert hasher.batches == len(MESSAGES)
+    assert hasher.ends[: 2 * hasher.ended].tolist() == [cell for at in range(6) for cell in (at + 1, 8 + at)]
+    small, found = RecordHasher(KEY, 8, 12, capacity=2, implementation=implementation), []
+    cells, _, status, _ = decode_messages(log)
+    assert not status
+    at = 0
+    while at < len(MESSAGES):
+        at = small.hash_messages(cells, log, at)
+        found += rows(small)
+    assert found == expected[1:5]
+
+
+def test_no_messages() -> None:
+    hasher = RecordHasher(KEY, 0, HIGHEST)
+    message = build.message(1, b"key", b"value")
+    cells, *_ = decode_messages(message)
+    for data in (message[:-1], b""):
+        with pytest.raises(ValueError, match="another payload"):
+            hasher.hash_messages(cells, data, 0)
+    with pytest.raises(ValueError, match="at"):
+        hasher.hash_messages(cells, message, -1)
+    broken = message[:26] + b"\x7f" + message[27:]  # the size of the key
+    log = message + build.wrapper([build.record(b"k", b"v")], codec="gzip", magic=1)
+    assert hasher.hash_batches(log, 0, COMMITTED) == (len(message), 0)
+    assert hasher.hash_batches(broken, 0, COMMITTED)[1] != 0
+    assert hasher.count == 0
 
 
 def items(choose: random.Random, count: int, base: int) -> list[build.Record]:
@@ -284,8 +301,6 @@ def test_bytes_that_are_no_batch() -> None:
         hasher.hash_records(batch[:61], batch[61:], 999, 1, COMMITTED)
     with pytest.raises(ValueError, match="at"):
         hasher.hash_batches(batch, -1, COMMITTED)
-    with pytest.raises(ValueError, match="whole rows"):
-        hasher.take(b"1")
 
 
 def test_headers_are_bytes_alone() -> None:

@@ -16,7 +16,6 @@ from kdump.broker.metadata_image.metadata_log import find_metadata_log
 from kdump.broker.metadata_image.replica_history import read_histories
 from kdump.engine.protocol import Result, Serial, Task
 from kdump.format.index import AbortedTransaction, build_transaction_index
-from kdump.kernel.record_hashes import siphash
 from kdump.kernel.records import RECORD_COLUMNS, decode
 from kdump.replicas.compare import CompareOptions, PartitionComparison, compare_logs
 from kdump.replicas.comparison import ReplicaComparison, Verdict
@@ -28,6 +27,7 @@ from support.laws import SEED, examples
 from support.metadata_logs import Change, change, snapshot, snapshot_name, value_of
 from support.plain_cleaner import Written, cleaned
 from support.replica_cluster import Cluster, written
+from support.siphash import siphash
 
 AGREE, DIVERGED, UNDECIDED = Verdict.AGREE, Verdict.DIVERGED, Verdict.UNDECIDED
 
