@@ -16,7 +16,7 @@ from kdump.named_tuple import NamedTuple
 from kdump.storage.copies import by_directory, is_one_file, is_snapshot, no_topic_partition, topic_id_of
 from kdump.storage.discovery import Found
 from kdump.storage.file_store import absolute, parent_of
-from kdump.storage.partition import Partition
+from kdump.storage.partition import MANY, Partition, carried, packed, unpacked
 
 _EARLIEST: Final = -2
 _LATEST: Final = -1
@@ -102,15 +102,18 @@ class ChosenCopies(NamedTuple):
     offset: Bounds
 
 
-def choose(found: Iterable[Found], choice: Choice, named: Iterable[str] = ()) -> Iterator[ChosenCopies | SourceError]:
+def choose(
+    found: Iterable[Found], choice: Choice, named: Iterable[str] = (), topics: set[str] | None = None
+) -> Iterator[ChosenCopies | SourceError]:
     """The chosen topic-partitions among what discovery found; first what cannot be read.
 
     `named` are the paths that the user gave: what was named itself needs no `include`. Log files of one directory that
-    were named one by one are one copy.
+    were named one by one are one copy. `topics` has the names of those with log files when the first copies come.
 
     Raises SeveralPartitions where a range of offsets meets several topic-partitions.
     """
-    copies: dict[TopicPartition | str, list[Partition]] = {}
+    copies: dict[TopicPartition | str, list[Partition | bytes]] = {}
+    count = 0
     bounds: dict[TopicPartition | str, Bounds] = {}
     paths = {absolute(path) for path in named}
     for each in found:
@@ -126,13 +129,16 @@ def choose(found: Iterable[Found], choice: Choice, named: Iterable[str] = ()) ->
             except SourceError as error:
                 yield error
                 continue
-            each = each._replace(listing=None, log_directory=None, directory_files=None)
+            each = carried(each)
+            if topics is not None and each.topic_partition is not None and each.segments:
+                topics.add(each.topic_partition.topic)
             bounds[of] = chosen
-            copies.setdefault(of, []).append(each)
+            count += 1
+            copies.setdefault(of, []).append(each if count <= MANY else packed(each))
     if choice.offset != EVERYTHING and len(copies) > 1:
         raise SeveralPartitions(f"a range of offsets needs a single topic-partition, and here are {len(copies)}")
     for of, several in copies.items():
-        yield ChosenCopies(tuple(by_directory(several)), bounds[of])
+        yield ChosenCopies(tuple(by_directory(map(unpacked, several))), bounds[of])
 
 
 def _path_of_log(partition: Partition) -> str:

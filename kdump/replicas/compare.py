@@ -1,8 +1,6 @@
 """The copies of each topic-partition below some paths, and what each pair of them has in common and not."""
 
 import os
-import pickle
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -42,7 +40,7 @@ from kdump.storage.copies import by_directory, grouped_by_id, topic_id_of
 from kdump.storage.discovery import discover
 from kdump.storage.file_store import directory_above, exists, parent_of, store_of
 from kdump.storage.live import LIVE_READS
-from kdump.storage.partition import LogDirectory, Partition, carried
+from kdump.storage.partition import MANY, LogDirectory, Partition, carried, packed, unpacked
 from kdump.storage.walk import MAX_BATCH_BYTES
 
 
@@ -171,8 +169,7 @@ def compare_logs(
     yield from (*errors, *witness.errors)
 
 
-_WHOLE: Final = 4096
-"""So many copies are kept as they are, of 18 KB each with 20 segments; packed, a later one takes 0.8 KB and 1 ms."""
+_WHOLE: Final = MANY
 _AT_ONCE: Final = 4096
 """The topic-partitions whose large copies several processes survey before they are compared."""
 
@@ -190,23 +187,16 @@ class _KnownCopies:
     def add(self, of: TopicPartition, copy: Partition) -> None:
         """Add a copy on a disk."""
         self._count += 1
-        kept = copy if self._count <= _WHOLE else zlib.compress(pickle.dumps(copy, pickle.HIGHEST_PROTOCOL), 1)
+        kept = copy if self._count <= _WHOLE else packed(copy)
         self._partitions.setdefault(of, []).append(kept)
 
     def tasks(self) -> "Iterator[_Copies]":
         """The topic-partitions with their copies, one by one, in the order of the first of each."""
         for name in dict.fromkeys([*self._partitions, *self._fingerprints]):
-            disks = map(_unpacked, self._partitions.get(name, ()))
+            disks = map(unpacked, self._partitions.get(name, ()))
             copies = [*by_directory(disks), *self._fingerprints.get(name, ())]
             for topic_id, several in grouped_by_id(copies, _topic_id).items():
                 yield _Copies(name, topic_id, tuple(sorted(several, key=lambda copy: copy.path)))
-
-
-def _unpacked(kept: Partition | bytes) -> Partition:
-    if isinstance(kept, Partition):
-        return kept
-    found: Partition = pickle.loads(zlib.decompress(kept))
-    return found
 
 
 def _waves(tasks: "Iterator[_Copies]", options: CompareOptions, engine: Engine) -> "Iterator[Iterable[_Copies]]":

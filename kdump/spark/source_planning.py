@@ -26,6 +26,7 @@ from kdump.spark.source_limits import (
     OffsetRangeLimit,
     SourceOptionError,
     SpecificOffsetRangeLimit,
+    SpecificTimestampRangeLimit,
     check_assigned,
     check_resolved,
     limit_name,
@@ -37,6 +38,8 @@ from kdump.storage.discovery import discover
 from kdump.storage.file_memory import FileMemory
 from kdump.storage.file_store import absolute
 from kdump.storage.partition import Partition
+
+_EVERYTHING: Final = Choice(include=frozenset({Included.INTERNAL}))
 
 
 class AssignedLog(NamedTuple):
@@ -60,29 +63,40 @@ def plan_losses(options: SourceOptions) -> list[RangeOfLog | PlannedLosses]:
     Raises SourceOptionError, SourceError.
     """
     options = options._replace(fail_on_data_loss=False)
-    assigned = assigned_logs(options)
+    assigned = list(assigned_logs(options))
     beside = tuple(loss for each in assigned for loss in each.losses)
     return [*([PlannedLosses(beside)] if beside else ()), *_ranges(assigned, options)]
 
 
 def plan_ranges(options: SourceOptions) -> list[RangeOfLog]:
     """The ranges of the tasks, partition by partition. Raises SourceOptionError, SourceError, DataLoss."""
+    return list(planned_ranges(options))
+
+
+def planned_ranges(options: SourceOptions) -> Iterator[RangeOfLog]:
+    """The same one by one. Nothing is kept of a log after its last range: with 20 segments it takes 18 KB."""
     return _ranges(assigned_logs(options), options)
 
 
-def _ranges(assigned: Iterable[AssignedLog], options: SourceOptions) -> list[RangeOfLog]:
-    wanted = [RangeOfLog(each.log, OffsetRange(each.start, each.end)) for each in assigned]
-    sizes = RangeSizes(RANGE_BYTES, options.max_records_per_partition, options.min_partitions or 1)
-    return [of_task(each) for each in cut(wanted, sizes)]
+def _ranges(assigned: Iterable[AssignedLog], options: SourceOptions) -> Iterator[RangeOfLog]:
+    wanted = (RangeOfLog(each.log, OffsetRange(each.start, each.end)) for each in assigned)
+    least = options.min_partitions or 1
+    sizes = RangeSizes(RANGE_BYTES, options.max_records_per_partition, least)
+    # Only for more than one each their sizes have to be known together.
+    found = cut([*wanted], sizes) if least > 1 else (part for each in wanted for part in cut([each], sizes))
+    return map(of_task, found)
 
 
-def assigned_logs(options: SourceOptions) -> list[AssignedLog]:
+def assigned_logs(options: SourceOptions) -> Iterator[AssignedLog]:
     """The topic-partitions that are read, and which offsets. Raises SourceOptionError, SourceError, DataLoss."""
-    logs = list(known_logs(options))
-    assigned = [each.topic_partition for each in logs if each.topic_partition is not None]
-    check_assigned(options.start, assigned, "start")
-    check_assigned(options.end, assigned, "end")
-    found, stable = [], dict(options.stable_offsets)
+    logs: Iterable[KnownLog] = known_logs(options)
+    named = SpecificOffsetRangeLimit | SpecificTimestampRangeLimit
+    if any(isinstance(limit, named) for limit in (options.start, options.end)):
+        logs = [*logs]
+        assigned = [each.topic_partition for each in logs if each.topic_partition is not None]
+        check_assigned(options.start, assigned, "start")
+        check_assigned(options.end, assigned, "end")
+    stable = dict(options.stable_offsets)
     for log in logs:
         latest = log.end
         if options.isolation == "read-committed":
@@ -90,46 +104,45 @@ def assigned_logs(options: SourceOptions) -> list[AssignedLog]:
             latest = min(latest, stable[of] if of in stable else stable_offset(log))
         start, end = starting_offset(log, latest, options), _end(log, latest, options)
         check_resolved(log.topic_partition, start, end)
-        found.append(_within(log, OffsetRange(start, end), latest, options))
-    return found
+        yield _within(log, OffsetRange(start, end), latest, options)
 
 
 def known_logs(options: SourceOptions, memory: FileMemory | None = None) -> Iterator[KnownLog]:
-    """What is known of the chosen topic-partitions under the paths. Raises SourceOptionError, SourceError, DataLoss.
+    """What is known of the chosen topic-partitions under the paths, one by one.
+
+    Raises SourceOptionError, SourceError, DataLoss.
 
     `memory` has what was read of files before.
     """
-    knowledge, there = LogKnowledge(memory), list[str]()
-    chosen: list[Sequence[Partition]] = []
-    named = {absolute(path) for path in options.paths}
-    everything = Choice(include=frozenset({Included.INTERNAL}))
-    for each in choose(discover(options.paths), everything, options.paths):
+    knowledge, there, is_checked = LogKnowledge(memory), set[str](), False
+    named, nameless = {absolute(path) for path in options.paths}, ""
+    for each in choose(discover(options.paths), _EVERYTHING, options.paths, there):
         if isinstance(each, SourceError):
             raise each
+        if not is_checked:
+            options.selection.check_topics(there)
+            is_checked = True
         copies = [copy for copy in each.copies if copy.segments]
-        if not copies:
+        is_named = any(absolute(copy.path) in named for copy in copies)
+        if not copies or not options.selection.takes(copies[0].topic_partition, is_named=is_named):
             continue
-        of = copies[0].topic_partition
-        if of is not None:
-            there.append(of.topic)
-        if options.selection.takes(of, is_named=any(absolute(copy.path) in named for copy in copies)):
-            chosen.append(copies)
-    options.selection.check_topics(there)
-    nameless = [copies[0].path for copies in chosen if copies[0].topic_partition is None]
-    if len(nameless) > 1:
-        raise SourceOptionError(
-            f"{nameless[1]}: a log without a topic and a partition, and so is {nameless[0]}: their rows would be "
-            "mixed; read each on its own"
-        )
-    for several in chosen:
-        for copy in several:
+        if copies[0].topic_partition is None:
+            if nameless:
+                raise SourceOptionError(
+                    f"{copies[0].path}: a log without a topic and a partition, and so is {nameless}: their rows would"
+                    " be mixed; read each on its own"
+                )
+            nameless = copies[0].path
+        for copy in copies:
             if any(segment.log.kind is Kind.KAFKA07 for segment in copy.segments):
                 raise NotALog(f"{copy.path}: records of Kafka 0.7 have no offsets; kdump convert --to log assigns them")
-        topics = by_topic_id(several)
+        topics = by_topic_id(copies)
         if len(topics) > 1:
             _refuse_topics(topics, options)
         for of_topic in topics.values():
             yield knowledge.of(of_topic)
+    if not is_checked:
+        options.selection.check_topics(there)
 
 
 def _refuse_topics(topics: Mapping[str | None, Sequence[Partition]], options: SourceOptions) -> None:

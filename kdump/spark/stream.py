@@ -31,7 +31,7 @@ from kdump.spark.source_limits import check_assigned, check_resolved
 from kdump.spark.source_losses import DataLoss, Loss, on_this_host
 from kdump.spark.source_options import TopicSelection
 from kdump.spark.source_planning import of_task, starting_offset
-from kdump.spark.source_reader import read_range
+from kdump.spark.source_reader import KdumpPartition, read_range
 from kdump.spark.source_schema import arrow_schema, as_expected, check_projection
 from kdump.spark.stream_logs import FollowedLogs, LogFollower, LossWatch, StreamLosses
 from kdump.spark.stream_options import EndAt, StreamOptions
@@ -99,13 +99,6 @@ class TriggerDelay:
             return True
         self._last = now
         return False
-
-
-class RangePartition(InputPartition):
-    """What a task of a batch reads."""
-
-    def __init__(self, value: RangeOfLog) -> None:
-        super().__init__(value)
 
 
 class KdumpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -193,7 +186,7 @@ class KdumpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._losses.begin_batch()
         wanted = self._watch.ranges(from_json(start), from_json(end), lambda _: self._follower.look(now=True))
         sizes = RangeSizes(RANGE_BYTES, source.max_records_per_partition, source.min_partitions or 1)
-        return [RangePartition(of_task(each)) for each in cut(wanted, sizes)]
+        return [KdumpPartition(of_task(each)) for each in cut(wanted, sizes)]
 
     def commit(self, end: JsonOffsets) -> None:
         """Warn of what a batch that is done has left out."""
@@ -205,14 +198,15 @@ class KdumpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The record batches of a range."""
-        if not isinstance(partition.value, RangeOfLog):
+        if not isinstance(partition, KdumpPartition):
             return  # Spark makes a partition without a value of a plan without partitions
         begin_task()
         with WithoutFrames():
-            yield from self._batches(partition.value)
+            check_build(self._build)  # another one may not even know what is packed
+            each = partition.unpacked()
+            yield from self._batches(each) if isinstance(each, RangeOfLog) else ()
 
     def _batches(self, each: RangeOfLog) -> "Iterator[pa.RecordBatch]":
-        check_build(self._build)
         source, expected = self._options.source, arrow_schema(self._schema)
         names, ranges, is_last, attempt = expected.names, [each], False, 0
         while ranges:

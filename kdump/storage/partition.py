@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from kdump.errors import SourceError
 from kdump.format import naming
@@ -171,6 +171,29 @@ def has_companions(partition: Partition) -> bool:
 def carried(partition: Partition) -> Partition:
     """The partition without what another process has no use for: the names in its log directory, and its listing."""
     return partition._replace(log_directory=None, listing=None, directory_files=None)
+
+
+MANY: Final = 4096
+"""So many are kept as they are, of 18 KB each with 20 segments; packed, a later one takes 0.8 KB and 1 ms."""
+
+
+def packed(partition: Partition) -> bytes:
+    """A partition to be kept among many."""
+    import pickle  # few read so many
+    import zlib
+
+    return zlib.compress(pickle.dumps(carried(partition), pickle.HIGHEST_PROTOCOL), 1)
+
+
+def unpacked(kept: Partition | bytes) -> Partition:
+    """A partition that was kept so, or as it is."""
+    if isinstance(kept, Partition):
+        return kept
+    import pickle
+    import zlib
+
+    found: Partition = pickle.loads(zlib.decompress(kept))
+    return found
 
 
 def logs_of_partition(partition: Partition) -> list[LogFile]:

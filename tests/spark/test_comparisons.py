@@ -126,14 +126,14 @@ def test_a_fleet_is_compared_bit_by_bit(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(compare, "_WHOLE", 2)
     monkeypatch.setattr(compare, "_AT_ONCE", 2)
     made = 0
-    unpacked = compare._unpacked
+    unpacked = compare.unpacked
 
     def counted(kept: Partition | bytes) -> Partition:
         nonlocal made
         made += isinstance(kept, bytes)
         return unpacked(kept)
 
-    monkeypatch.setattr(compare, "_unpacked", counted)
+    monkeypatch.setattr(compare, "unpacked", counted)
     for engine in (Serial(), Processes(2), SparkEngine(InlineBackend(4))):
         assert list(compare_logs(kdump.discover(disks), engine=engine)) == expected
     made = 0

@@ -8,9 +8,11 @@ import pickle
 import random
 import shutil
 import socket
+import tracemalloc
 from datetime import datetime, timedelta, timezone
 from itertools import accumulate
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -19,6 +21,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pandas")
 
 import kdump
+from kdump.convert import choice
 from kdump.format.index import OFFSET_ENTRY
 from kdump.log.records import DamageWarning
 from kdump.spark import KdumpSource
@@ -26,12 +29,15 @@ from kdump.spark.source_limits import SourceOptionError
 from kdump.spark.source_losses import DataLoss
 from kdump.spark.source_options import parse_batch_options
 from kdump.spark.source_planning import plan_ranges
-from kdump.spark.source_reader import read_range
+from kdump.spark.source_reader import KdumpPartition, KdumpReader, read_range
+from kdump.spark.source_schema import source_schema
 from kdump.storage.object_store import object_store
 from support import build
 from support.damage import DAMAGES
 from support.directories import TOPIC_ID, metadata
 from support.object_stores import Unsteady
+from support.parquet_folders import records as many_records
+from support.parquet_folders import write_log
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
@@ -623,3 +629,31 @@ def test_a_task_reads_each_byte_of_an_object_store_once() -> None:
     finally:
         Unsteady.reset()
         object_store.cache_clear()
+
+
+def test_the_plan_of_a_fleet_is_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver has all of it at once: beyond the first topic-partitions each takes a part of what it does whole."""
+    for number in range(90):
+        for first in range(0, 100, 5):
+            write_log(tmp_path / f"t-{number}", many_records(first, first + 5), base=first)
+
+    def peak_bytes(pattern: str) -> int:
+        options = parse_batch_options({"path": str(tmp_path / pattern)})
+        expected, reader = plan_ranges(options), KdumpReader(options, source_schema(options))
+        tracemalloc.start()
+        try:
+            kept = reader.partitions()
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert [cast(KdumpPartition, each).unpacked() for each in kept] == expected
+        return peak
+
+    def bytes_of_one() -> int:
+        """With what is needed once taken off."""
+        return (peak_bytes("t-*") - peak_bytes("t-1*")) // 79
+
+    whole = bytes_of_one()
+    monkeypatch.setattr(choice, "MANY", 2)
+    packed = bytes_of_one()
+    assert packed < whole // 2, (packed, whole)
