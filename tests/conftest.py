@@ -24,7 +24,7 @@ from kdump.format.naming import Kind
 from kdump.storage.partition import LogFile
 from kdump.storage.source import BytesSource
 from kdump.verify.scan import ScanOptions
-from support import file_reports, laws  # laws: before the settings of any test
+from support import disk, file_reports, laws  # laws: before the settings of any test
 from support.cases import CASES, share
 from support.command_runs import Ran, run_inside
 from support.command_server import CommandServer, read_all
@@ -38,6 +38,8 @@ CLOCK_NS = 100_000_000
 # forbids it, each would compile every module and rewrite every assertion again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+disk.wait_for_no_disk()
 
 # What collecting makes stays to the end of the run: nothing of it is garbage.
 gc.disable()

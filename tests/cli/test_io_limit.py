@@ -17,7 +17,7 @@ from kdump.cli import run
 from kdump.storage.page_cache import resident_pages
 from kdump.storage.read_policy import PolicySource, ReadLimit, ReadPolicy
 from kdump.storage.source import FileSource
-from support import build
+from support import build, disk
 from support.command_runs import unwatched
 
 
@@ -34,7 +34,7 @@ def log_directory(tmp_path: Path) -> Path:
     with path.open("wb") as file:
         file.write(build.segment(*batches))
         file.flush()
-        os.fsync(file.fileno())
+        disk.fsync(file.fileno())
         if sys.platform == "linux":
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return tmp_path / "data"

@@ -16,6 +16,7 @@ from kdump.storage.page_cache import CHUNK_BYTES, resident_pages
 from kdump.storage.partition import LogFile
 from kdump.storage.read_policy import BURST_SECONDS, LEAST_BYTES, PolicySource, ReadLimit, ReadPolicy, open_file
 from kdump.storage.source import FileSource
+from support import disk
 
 PAGE = mmap.PAGESIZE
 
@@ -89,7 +90,7 @@ def test_the_page_cache_stays_as_it_was(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.write(bytes(size))
         file.flush()
-        os.fsync(file.fileno())
+        disk.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
     if any(pages_of(path)):
