@@ -122,7 +122,11 @@ class Report:
         self.not_kept.clear()
 
     def sort(self) -> "Report":
-        """Sort the findings, and drop those above KEPT of one code and file. Returns the report itself."""
+        """Sort the findings, and drop those above KEPT of one code and file. Returns the report itself.
+
+        Errors that say the same are one: each file of a directory that is gone has its own.
+        """
+        self.errors = list({str(error): error for error in self.errors}.values())
         kept: Counter[tuple[str, str]] = Counter()
         ordered = sorted(self.findings, key=lambda finding: (natural(finding.path), finding.position))
         self.findings = []

@@ -338,7 +338,8 @@ def _verify_partition(
 def _failed(verifier: PartitionVerifier, error: SourceError) -> Report:
     """What was found of a partition until an error that says nothing about the others."""
     report = verifier.report_so_far()
-    report.errors.append(error)
+    if str(error) not in map(str, report.errors):  # each range of a directory that is gone has it
+        report.errors.append(error)
     return report
 
 

@@ -409,9 +409,9 @@ def test_a_path_that_a_worker_does_not_have_is_an_error_with_the_host(tmp_path: 
     assert [report.path for report in reports] == [item.path for item in items if isinstance(item, Partition)]
     assert not reports[0].errors
     there = f"{tmp_path}/there/transactions-0: no such directory on the host host-7"
-    assert {str(error) for error in reports[1].errors} == {
+    assert [str(error) for error in reports[1].errors] == [
         f"{there}; every worker must be able to reach the same paths"
-    }
+    ]
     assert not reports[1].findings
 
 
