@@ -98,7 +98,9 @@ def agree(data: bytes, base: int, rng: random.Random) -> int:
 
     first, limit = rng.randrange(20), rng.randrange(1, 6)
     some = options._replace(offsets=(base + first, None))
-    above = [item for item in expected if item[1] >= base + first]
+    # A broker finds an offset by the headers: not a record above the last offset of its batch, which one can have here.
+    ends = {batch.position: batch.last_offset for batch, _ in batches}
+    above = [item for item in expected if min(item[1], ends[item[0]]) >= base + first]
     assert shown(events(data, base, some), damaged) == above
     if not damaged:
         assert shown(events(data, base, some._replace(limit=limit)), damaged) == above[:limit]
