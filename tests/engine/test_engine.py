@@ -170,7 +170,7 @@ def test_workers_go_on_while_the_parent_is_busy(tmp_path: Path) -> None:
 
     def work(task: tuple[int, bytes]) -> bytes:
         if task[0] == 0:
-            until(lambda: asked.value >= 4 * 2)  # so that as many tasks are given out as may be
+            until(lambda: asked.value >= 1 + 4 * 2)  # so that as many tasks are given out as may be
         (tmp_path / str(task[0])).touch()
         return bytes(50_000)
 
