@@ -69,7 +69,6 @@ cdef extern from "siphash.h":
                                int64_t stride) noexcept nogil
     void kd_sip_begin(KdSip *s, uint64_t low, uint64_t high) noexcept nogil
     void kd_sip_set(KdSipJob *job, const uint8_t *text, int64_t size, int64_t *out) noexcept nogil
-    void kd_sip_one(const KdSip *begin, const KdSipJob *job) noexcept nogil
     const char *kd_sip_names[]
     int kd_sip_ways() noexcept nogil
     KdSipHash kd_sip_way(int number) noexcept nogil
@@ -175,6 +174,10 @@ cdef class RecordHasher:
             PyBuffer_Release(&self._view)
         if self._end_cells != NULL:
             PyBuffer_Release(&self._end_view)
+
+    cdef void _begin_call(self) noexcept nogil:
+        """Forget the rows, and what a call that raised has left to be hashed: its bytes are gone."""
+        self.count = self.at = self.ended = self._hashed = self._key_count = 0
 
     cdef void _end_batch(self, int64_t end) noexcept nogil:
         self._end_cells[2 * self.ended] = self.count
@@ -286,23 +289,24 @@ cdef class RecordHasher:
         job.text = key
         self.count += 1
 
-    cdef int64_t _hash_message(self, const uint8_t *head, int64_t total, const uint8_t *after) noexcept nogil:
-        """Add the row of a message that is not compressed. Returns its offset, -1 where it has no fields."""
+    cdef bint _hash_message(self, const uint8_t *head, int64_t total, const uint8_t *after) noexcept nogil:
+        """Add the row of a message that is not compressed. False where its fields do not fit its size."""
         cdef Message m
         cdef const uint8_t *p = head
         if next_message(&p, head + total, &m) == 0:
-            return -1
+            return False
         self._add_message(be64(head), m.timestamp, head + m.key_at, m.key_size, m.value_size, head + total, after)
-        return be64(head)
+        return True
 
     def hash_batches(self, batches, int64_t at, int outcome, bytes outcomes=None, int64_t index=0):
         cdef Py_buffer view
         cdef const uint8_t *decided = NULL
         cdef const uint8_t *after
         cdef const uint8_t *head
-        cdef int64_t left, total, size, offset, known = 0
+        cdef int64_t left, total, size, known = 0
         cdef int status = 0
-        self.count = self.at = self.ended = self.batches = self._hashed = 0
+        self._begin_call()
+        self.batches = 0
         PyObject_GetBuffer(batches, &view, PyBUF_SIMPLE)
         try:
             if at < 0 or at > view.len or index < 0:
@@ -319,13 +323,12 @@ cdef class RecordHasher:
                 if head[MAGIC_AT] != 2:
                     if head[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK or self.count == self._capacity:
                         break
-                    offset = self._hash_message(head, total, after)
-                    if offset < 0:
+                    if not self._hash_message(head, total, after):
                         status = MESSAGE_FIELDS
                         break
                     at += total
                     self.batches += 1
-                    self._end_batch(offset + 1)
+                    self._end_batch(<int64_t> (<uint64_t> be64(head) + 1))
                     continue
                 if attributes_of(head) & CODEC_MASK:
                     break
@@ -356,7 +359,7 @@ cdef class RecordHasher:
         cdef const uint8_t *after
         cdef const uint8_t *p
         cdef int status = 0
-        self.count = self.at = self.ended = self._hashed = 0
+        self._begin_call()
         PyObject_GetBuffer(header, &head, PyBUF_SIMPLE)
         try:
             PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
@@ -379,7 +382,7 @@ cdef class RecordHasher:
         cdef const int64_t *row
         cdef const uint8_t *start
         cdef int64_t count
-        self.count = self.at = self.ended = self._hashed = 0
+        self._begin_call()
         PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
         try:
             PyObject_GetBuffer(payload, &data, PyBUF_SIMPLE)

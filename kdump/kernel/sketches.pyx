@@ -245,7 +245,7 @@ cdef class RecordSketch:
 
     cdef int64_t _add(self, const int64_t *row, int64_t count, const int64_t *end, int64_t ended) noexcept nogil:
         """The number of rows that were added, up to the first with an offset that cannot be."""
-        cdef int64_t offset, last = 0, until, flags, outcome
+        cdef int64_t offset, last = 0, until = -1, flags, outcome
         cdef const int64_t *begin = row
         cdef const int64_t *after = row + count * HASH_WIDTH
         cdef const int64_t *last_end = end + 2 * ended
@@ -253,7 +253,7 @@ cdef class RecordSketch:
         cdef const int64_t *stop         # before this row a batch ends
         cdef const int64_t *same
         cdef uint64_t key
-        cdef uint64_t *tables
+        cdef uint64_t *tables = NULL
         cdef Sum some
         memset(&some, 0, sizeof(Sum))
         if ended > NEWEST:

@@ -224,6 +224,15 @@ def test_no_messages() -> None:
             hasher.hash_messages(cells, data, 0)
     with pytest.raises(ValueError, match="at"):
         hasher.hash_messages(cells, message, -1)
+    # What a call that raised had found is forgotten: the bytes of its keys are gone.
+    elsewhere = struct.pack("<q", 999).join((cells, cells[8:]))
+    for _ in range(300):
+        with pytest.raises(ValueError, match="another payload"):
+            hasher.hash_messages(elsewhere, bytearray(message), 0)
+    assert hasher.hash_batches(message, 0, COMMITTED) == (len(message), 0)
+    assert len(rows(hasher)) == 1
+    below = build.message(1, b"key", b"value", offset=-5)  # no log has such an offset, and its fields are there
+    assert (hasher.hash_batches(below, 0, COMMITTED), hasher.count) == ((len(below), 0), 0)
     broken = message[:26] + b"\x7f" + message[27:]  # the size of the key
     log = message + build.wrapper([build.record(b"k", b"v")], codec="gzip", magic=1)
     assert hasher.hash_batches(log, 0, COMMITTED) == (len(message), 0)
