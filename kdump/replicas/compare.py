@@ -169,7 +169,6 @@ def compare_logs(
     yield from (*errors, *witness.errors)
 
 
-_WHOLE: Final = MANY
 _AT_ONCE: Final = 4096
 """The topic-partitions whose large copies several processes survey before they are compared."""
 
@@ -187,7 +186,7 @@ class _KnownCopies:
     def add(self, of: TopicPartition, copy: Partition) -> None:
         """Add a copy on a disk."""
         self._count += 1
-        kept = copy if self._count <= _WHOLE else packed(copy)
+        kept = copy if self._count <= MANY else packed(copy)
         self._partitions.setdefault(of, []).append(kept)
 
     def tasks(self) -> "Iterator[_Copies]":

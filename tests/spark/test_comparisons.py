@@ -123,7 +123,7 @@ def test_a_fleet_is_compared_bit_by_bit(tmp_path: Path, monkeypatch: pytest.Monk
         Verdict.AGREE,
         Verdict.DIVERGED,
     }
-    monkeypatch.setattr(compare, "_WHOLE", 2)
+    monkeypatch.setattr(compare, "MANY", 2)
     monkeypatch.setattr(compare, "_AT_ONCE", 2)
     made = 0
     unpacked = compare.unpacked
