@@ -97,7 +97,7 @@ static inline void kd_sip_one(const KdSip *begin, const KdSipJob *job) {
 
 #define KD_SIP_PAIR_END (UINT64_C(16) << 56)
 
-/* Pairs of words have SipHash-1-3: nobody knows them, where texts can be guessed. */
+/* Pairs of words have SipHash-1-3: they are secret, where texts can be guessed. */
 #define KD_SIP_WORD_OF_PAIR(s, word) do {                                                        \
     s.v3 ^= (word);                                                                              \
     KD_SIP_ROUND(s.v0, s.v1, s.v2, s.v3);                                                        \

@@ -128,13 +128,13 @@ class SparkEngine:
         return most if not bound else max(min(most, bound // 4 // self._answer_bytes), 1)
 
     def _wait_for(self, wave: "_Wave") -> None:
-        looked, told = time.monotonic(), False
+        looked, is_idle = time.monotonic(), False
         while not wave.wait(_WAIT_SECONDS):
-            if told or time.monotonic() - looked < _NOTICE_SECONDS:
+            if is_idle or time.monotonic() - looked < _NOTICE_SECONDS:
                 continue
             with as_sentences():
-                looked, told = time.monotonic(), not self._backend.has_workers()
-                notice = self._why_it_waits() if told else ""
+                looked, is_idle = time.monotonic(), not self._backend.has_workers()
+                notice = self._why_it_waits() if is_idle else ""
             if notice and self._on_notice is not None:
                 self._on_notice(notice)
 

@@ -116,13 +116,13 @@ class _Reading(local):
         self.section = memoryview(bytearray(MOST_SECTION_BYTES))
         self._process, self._files = os.getpid(), dict[tuple[str, object], InputFile]()
 
-    def file_of(self, copy: CopyFingerprint, *, anew: bool = False) -> InputFile:
-        """The file of a copy, opened; `anew`: not one that was opened before. Raises SourceError."""
+    def file_of(self, copy: CopyFingerprint, *, reopen: bool = False) -> InputFile:
+        """The file of a copy, opened; `reopen`: not as it was opened before. Raises SourceError."""
         if self._process != os.getpid():  # what belongs to a file system of another process is of no use
             self._process, self._files = os.getpid(), {}
         key = copy.file, copy.stamp
         found = self._files.pop(key, None)
-        if found is not None and anew:
+        if found is not None and reopen:
             found.close()
             found = None
         found = found or open_source(copy.file)
@@ -151,7 +151,7 @@ def load_front(copy: CopyFingerprint) -> CopySketch:
 def _load(copy: CopyFingerprint, size: int, crc: int, *, is_front: bool) -> CopySketch:
     data = _section(copy, size, _reading.file_of(copy))
     if not _is_whole(data, size, crc) and copy.stamp is None:  # another file can have its name by now
-        data = _section(copy, size, _reading.file_of(copy, anew=True))
+        data = _section(copy, size, _reading.file_of(copy, reopen=True))
     try:
         if not _is_whole(data, size, crc):
             raise ValueError
