@@ -397,10 +397,10 @@ class _CopySource:
     def sketch(self, other: "_CopySource") -> SketchedCopy:
         """What a fingerprint of the copy says; that of a log is made as of the end of the other copy.
 
-        Of two with the same digest without the cells. Raises SourceError.
+        Of two with the same tables without these. Raises SourceError.
         """
         path, found, also = self.copy.path, self._sketch, other._sketch
-        is_same = found is not None and also is not None and found.digest == also.digest
+        is_same = found is not None and also is not None and found.has_tables_of(also)
         if isinstance(self.copy, CopyFingerprint) and not is_same:
             found = self._whole = self._whole or load_copy(self.copy)
         if found is None:

@@ -101,13 +101,15 @@ def test_counts_of_a_section_are_no_larger_than_it(tmp_path: Path) -> None:
     cleaned = directory(tmp_path / "1", log, checkpoints={"cleaner-offset-checkpoint": 40})
     section = section_of(load_copy(known(taken(cleaned, tmp_path / "1.f"))[0]))
     choose = random.Random(SEED)
-    for at in range(100, 140, 4):
+    for at in range(108, 148, 4):
         for count in (1 << 20, (1 << 31) - 1, (1 << 32) - 1, choose.randrange(1 << 32)):
             forged = bytearray(section)
             struct.pack_into("<I", forged, at, count)
-            for is_front in (True, False):
+            with pytest.raises(ValueError, match="its counts do not fit its size"):
+                parse_section(bytes(forged))
+            if at < 128:  # of what a front has
                 with pytest.raises(ValueError, match="its counts do not fit its size"):
-                    parse_section(bytes(forged), is_front=is_front)
+                    parse_section(bytes(forged), is_front=True)
 
 
 def test_what_has_room_keeps_its_tables(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def load_copy(copy: CopyFingerprint) -> CopySketch:
 
 
 def load_front(copy: CopyFingerprint) -> CopySketch:
-    """The same without its cells, which are most of it. Raises SourceError."""
+    """The same without cuts, later keys and cells, which are most of it. Raises SourceError."""
     return _load(copy, copy.entry.front_size, copy.entry.front_crc, is_front=True)
 
 

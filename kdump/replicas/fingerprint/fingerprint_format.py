@@ -4,7 +4,7 @@ File: head, a section for each copy, index, trailer. A CRC-32C covers each of th
 
     head        offset  size
     magic            0     8  b"KDUMPFPR"
-    version          8     2  6
+    version          8     2  8
     host size       10     2
     CRC             12     4  of the head from byte 16 on
     time            16     8  milliseconds since the epoch
@@ -15,7 +15,7 @@ File: head, a section for each copy, index, trailer. A CRC-32C covers each of th
     position         0     8  of the section
     size             8     4
     CRC             12     4  of the section
-    front size      16     4  of all of the section that is before its cells
+    front size      16     4  of all of the section that is before its cuts
     front CRC       20     4
     topic id        24    16  zeros: not known
     partition       40     4
@@ -36,21 +36,22 @@ File: head, a section for each copy, index, trailer. A CRC-32C covers each of th
     as of           16     8  the offset up to which records are in what follows
     high watermark  24     8  -1: not known
     reach           32     8  below it a log cleaner has been
-    keyed           40     8  records with a key
-    unkeyed         48     8  records without one
-    undecided       56     8  records of transactions that damage hides the end of
-    oldest          64     8  milliseconds since the epoch: when a segment that was not read again was read, the oldest
+    records         40     8  of which the cuts are
+    keyed           48     8  records with a key
+    unkeyed         56     8  records without one
+    undecided       64     8  records of transactions that damage hides the end of
+    oldest          72     8  milliseconds since the epoch: when a segment that was not read again was read, the oldest
                               of them; -1: all were read
-    node            72     4  the broker, -1: not known
-    flags           76     2  1 compacted, 2 transactional, 4 with last records, 8 with all keys of later records,
+    node            80     4  the broker, -1: not known
+    flags           84     2  1 compacted, 2 transactional, 4 with last records, 8 with all keys of later records,
                               16 with the newest of its epochs and aborted transactions alone
-    problem         78     1  why the copy cannot be compared, an index into PROBLEMS; 0: it can
-    block bits      79     1  of the blocks of offsets that have tables of their own
-    table bits      80     1
-    state bits      81     1  of the tables of last records
-    digest          84    16  BLAKE2b of the bits, both cuts and both cells: copies with the same one are compared
-                              without their cells. All of these are sums of keyed hashes
-    counts          100   40  10 of 4 bytes: of what follows, in this order
+    problem         86     1  why the copy cannot be compared, an index into PROBLEMS; 0: it can
+    block bits      87     1  of the blocks of offsets that have tables of their own
+    table bits      88     1
+    state bits      89     1  of the tables of last records
+    digest          92    16  BLAKE2b of the bits, both cuts and both cells: copies with the same one are compared
+                              by their fronts. All of these are sums of keyed hashes
+    counts         108    40  10 of 4 bytes: of what follows, in this order
     epochs                28 each: epoch 4, first offset 8, last offset 8, batches 8
     damage                16 each: the offset of the first record that is damaged, and the one after
     open                  16 each: producer id, first offset of a transaction that is open
@@ -67,6 +68,7 @@ File: head, a section for each copy, index, trailer. A CRC-32C covers each of th
 import hashlib
 import struct
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from operator import mul
 from typing import Final
 
@@ -76,27 +78,27 @@ from kdump.format.index import AbortedTransaction
 from kdump.format.naming import FINGERPRINT_MAGIC, TopicPartition
 from kdump.kernel.cell_differences import CELL_BYTES, HASH_TABLES, KEY_CELL_BYTES, added, halved
 from kdump.kernel.crc import crc32c
-from kdump.kernel.sketches import CUT_BYTES, are_cuts
+from kdump.kernel.sketches import CUT_BYTES, are_cuts, records_between
 from kdump.log.ranges import OffsetRange
 from kdump.named_tuple import NamedTuple
 from kdump.replicas.log_survey import KAFKA_07, OUT_OF_ORDER, UNREADABLE
 
-VERSION: Final = 7
+VERSION: Final = 8
 KEY_ID_BYTES: Final = 16
 _END_MAGIC: Final = b"RPFK"
 _HEAD: Final = struct.Struct("<8sHHIq16s")
 _ENTRY: Final = struct.Struct("<QIIII16siHH")
 _TRAILER: Final = struct.Struct("<QIII4s")
-_SECTION: Final = struct.Struct("<9qiHBBBBxx16s10I")
+_SECTION: Final = struct.Struct("<10qiHBBBBxx16s10I")
 _EPOCH: Final = struct.Struct("<iqqq")
 _PAIR: Final = struct.Struct("<qq")
 _TRIPLE: Final = struct.Struct("<qqq")
 _SIZES: Final = (
-    *(_EPOCH.size, _PAIR.size, _PAIR.size, 8, _TRIPLE.size),
+    *(_EPOCH.size, _PAIR.size, _PAIR.size, 8, _TRIPLE.size),  # the front
     *(CUT_BYTES, CUT_BYTES, 8),
     *(CELL_BYTES, KEY_CELL_BYTES),
 )
-_FRONT_PARTS: Final = len(_SIZES) - 2
+_FRONT_PARTS: Final = 5
 DIGEST_BYTES: Final = 16
 _COMPACTED, _TRANSACTIONAL, _STATE, _LATER, _CUT = 1, 2, 4, 8, 16
 RECORDS: Final = "records"
@@ -172,7 +174,7 @@ class CopySketch(NamedTuple):
 
     `state` is of the last decided record of each key. `later_keys` are those of records from `as_of` on,
     `has_all_later_keys`: they are all. `epochs` and `aborted` are the newest, `is_cut`: there are others. `digest` is
-    of the cuts and cells of both, empty where it was not read from a file; copies with the same one need no cells.
+    of the cuts and cells of both, and `record_count` of the records in the cuts: both are only read from a file.
     `oldest_read_ms`: when segments were read that were not read again, the oldest of them; None where all were read.
     """
 
@@ -200,6 +202,16 @@ class CopySketch(NamedTuple):
     digest: bytes = b""
     oldest_read_ms: int | None = None
     is_cut: bool = False
+    record_count: int = 0
+
+    def has_tables_of(self, other: "CopySketch") -> bool:
+        """Whether both have the same cuts and cells, of the same offsets: their fronts say all that differs."""
+        return (
+            self.digest == other.digest != b""
+            and (self.start_offset, self.as_of, self.log_end_offset)
+            == (other.start_offset, other.as_of, other.log_end_offset)
+            and self.epochs == other.epochs
+        )
 
 
 # ---- a copy
@@ -239,7 +251,8 @@ def section_of(copy: CopySketch) -> bytes:
     marks = [-1 if each is None else each for each in (copy.high_watermark, copy.oldest_read_ms, copy.node_id)]
     head = _SECTION.pack(
         *(copy.start_offset, copy.log_end_offset, copy.as_of, marks[0], copy.reach),
-        *(copy.keyed, copy.unkeyed, copy.undecided, *marks[1:], flags, PROBLEMS.index(copy.problem or "")),
+        *(records_between(copy.records.cuts, copy.start_offset, copy.as_of), copy.keyed, copy.unkeyed, copy.undecided),
+        *(*marks[1:], flags, PROBLEMS.index(copy.problem or "")),
         *(copy.records.block_bits, copy.records.bits, state.bits),
         *(_digest(copy.records, copy.state), *_counts_of(copy)),
     )
@@ -268,44 +281,33 @@ def _digest(records: Sketch, state: Sketch | None) -> bytes:
 
 
 def front_size_of(section: bytes) -> int:
-    """How many bytes of a section are before its cells."""
+    """How many bytes of a section are before its cuts."""
     counts: tuple[int, ...] = _SECTION.unpack_from(section)[-len(_SIZES) :]
     return _SECTION.size + sum(count * size for count, size in zip(counts[:_FRONT_PARTS], _SIZES, strict=False))
 
 
 def parse_section(data: bytes | memoryview, *, is_front: bool = False) -> CopySketch:
-    """The copy of a section; of its front without the cells. Raises ValueError with what is wrong."""
-    _check_size(data, _FRONT_PARTS if is_front else len(_SIZES))
-    (
-        start,
-        end,
-        as_of,
-        mark,
-        reach,
-        keyed,
-        unkeyed,
-        undecided,
-        oldest,
-        node,
-        flags,
-        problem,
-        block_bits,
-        bits,
-        state_bits,
-        digest,
-        *n,
-    ) = _SECTION.unpack_from(data)
-    if not (
-        0 <= start <= as_of <= end and 0 <= reach and min(keyed, unkeyed, undecided) >= 0 and min(mark, oldest) >= -1
-    ):
+    """The copy of a section; of its front without cuts, later keys and cells. Raises ValueError with what is wrong."""
+    if len(data) < _SECTION.size:
+        raise ValueError("too short")
+    start, end, as_of, mark, reach, record_count, keyed, unkeyed, undecided, oldest, *rest = _SECTION.unpack_from(data)
+    node, flags, problem, block_bits, bits, state_bits, digest, *counts = rest
+    ends = [*accumulate(map(mul, counts, _SIZES), initial=_SECTION.size)]
+    if ends[_FRONT_PARTS if is_front else -1] != len(data):
+        raise ValueError("its counts do not fit its size")
+    least = min(start, reach, record_count, keyed, unkeyed, undecided, mark + 1, oldest + 1)
+    if not start <= as_of <= end or least < 0:
         raise ValueError("its offsets cannot be right")
     if problem >= len(PROBLEMS) or max(bits, state_bits) > MOST_BITS or block_bits > 62 or flags >> 5:
         raise ValueError("it has fields that cannot be right")
-    parts = list(_parts_of(data, n))
-    records = _checked(Sketch(parts[5], parts[8], block_bits, bits), n[8], start, as_of)
-    state = _checked(Sketch(parts[6], parts[9], 62, state_bits), n[9], start, as_of) if flags & _STATE else None
-    if not is_front and _digest(records, state) != digest:
-        raise ValueError("its digest is not of its tables")
+    parts = [bytes(data[at:stop]) for at, stop in pairwise(ends)]  # what is not in a front is empty
+    records = Sketch(parts[5], parts[8], block_bits, bits)
+    state = Sketch(parts[6], parts[9], 62, state_bits) if flags & _STATE else None
+    if not is_front:
+        _check_tables(records, counts[8], start, as_of)
+        _check_tables(state or Sketch(), counts[9], start, as_of)
+        if _digest(records, state) != digest or records_between(records.cuts, start, as_of) != record_count:
+            raise ValueError("its digest is not of its tables")
     epochs, damage = _ranges_of(parts[0], parts[1])
     return CopySketch(
         start_offset=start,
@@ -320,18 +322,19 @@ def parse_section(data: bytes | memoryview, *, is_front: bool = False) -> CopySk
         damage=damage,
         aborted=tuple(_aborted_of(parts[4])),
         problem=PROBLEMS[problem] or None,
-        open=tuple((producer, first) for producer, first in _PAIR.iter_unpack(parts[2])),
-        two_epochs=struct.unpack(f"<{n[3]}q", parts[3]),
+        open=tuple(_PAIR.iter_unpack(parts[2])),
+        two_epochs=struct.unpack(f"<{counts[3]}q", parts[3]),
         keyed=keyed,
         unkeyed=unkeyed,
         undecided=undecided,
         records=records,
         state=state,
-        later_keys=struct.unpack(f"<{n[7]}Q", parts[7]),
+        later_keys=struct.unpack(f"<{len(parts[7]) // 8}Q", parts[7]),
         has_all_later_keys=bool(flags & _LATER),
         digest=digest,
         oldest_read_ms=None if oldest < 0 else oldest,
         is_cut=bool(flags & _CUT),
+        record_count=record_count,
     )
 
 
@@ -349,33 +352,15 @@ def _aborted_of(data: bytes) -> Iterator[AbortedTransaction]:
         yield AbortedTransaction(0, producer_id, first, last, 0)
 
 
-def _parts_of(data: bytes | memoryview, counts: Sequence[int]) -> Iterator[bytes]:
-    """What follows the fields of a section, part by part; what it has not is empty."""
-    at = _SECTION.size
-    for count, size in zip(counts, _SIZES, strict=True):
-        yield bytes(data[at : at + count * size])
-        at += count * size
-
-
-def _check_size(data: bytes | memoryview, parts: int) -> None:
-    """Raises ValueError where the first parts of a section have not the size that its counts say."""
-    if len(data) < _SECTION.size:
-        raise ValueError("too short")
-    counts = _SECTION.unpack_from(data)[-len(_SIZES) :][:parts]
-    if _SECTION.size + sum(count * size for count, size in zip(counts, _SIZES[:parts], strict=True)) != len(data):
-        raise ValueError("its counts do not fit its size")
-
-
-def _checked(sketch: Sketch, cells: int, start: int, as_of: int) -> Sketch:
-    """The sketch, if it can be one of these offsets with so many cells. Raises ValueError."""
+def _check_tables(sketch: Sketch, cells: int, start: int, as_of: int) -> None:
+    """Raises ValueError unless the sketch can be one of these offsets, and have so many cells."""
     if not sketch.cuts and not cells:
-        return sketch
+        return
     if not are_cuts(sketch.cuts, start, as_of):
         raise ValueError("its sums are not of its offsets")
     blocks = ((as_of - 1) >> sketch.block_bits) - (start >> sketch.block_bits) + 1
     if blocks > MOST_BLOCKS or cells != blocks * (HASH_TABLES << sketch.bits):
         raise ValueError("its tables are not of its offsets")
-    return sketch
 
 
 # ---- the file around them

@@ -159,7 +159,11 @@ class _SketchPair(CopyPair):
 
     def _entries(self) -> tuple[list[_Entry], list[OffsetRange]]:
         """What only one copy has, as far as tables say it; and the offsets of which they do not."""
-        left, right = (each.sketch.records for each in self._both)
+        one, other = (each.sketch for each in self._both)
+        if one.has_tables_of(other):
+            self._compared = one.record_count
+            return [], []
+        left, right = one.records, other.records
         whole = OffsetRange(self._floor, self._end)
         self._compared = min(records_between(each.cuts, *whole) for each in (left, right))
         if not left.cuts or not right.cuts:
@@ -171,9 +175,9 @@ class _SketchPair(CopyPair):
         found, known = list[_Entry](), list[OffsetRange]()
         for block in sorted(tables[0].keys() & tables[1].keys()):
             low, high = block << block_bits, (block + 1) << block_bits
-            one, other = tables[0][block], tables[1][block]
+            ours, theirs = tables[0][block], tables[1][block]
             within = max(low, self._lowest), max(low, self._lowest, min(high, self._highest))
-            entries = [] if one == other else decode(one, other, *within)
+            entries = [] if ours == theirs else decode(ours, theirs, *within)
             if entries is not None:
                 known.append(OffsetRange(low, high))
                 found += [_Entry(*each) for each in entries if self._floor <= each[0] < self._end]
