@@ -48,7 +48,7 @@ from kdump.replicas.log_survey import ChunkFacts, LogSurvey, start_of, survey_lo
 from kdump.storage.discovery import discover
 from kdump.storage.live import LIVE_READS
 from kdump.storage.partition import Partition
-from kdump.storage.source import Source, reader_of
+from kdump.storage.source import Source
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
 
 _WIDTH: Final = len(BATCH_COLUMNS)
@@ -349,36 +349,38 @@ class RecordFeed:
 
     def correct(self, each: LogSlice, source: Source, outcomes: Outcomes, batches: Iterable[_UncommittedBatch]) -> None:
         """Note what became of batches of a file that were taken for committed. Raises SourceError."""
-        read, waiting, waiting_bytes = reader_of(source), list[tuple[int, bytes, int]](), 0
+        room, filled, waiting = memoryview(bytearray(_READ_BYTES)), 0, list[tuple[int, int, int]]()
         for _, position, size, producer_id in batches:
-            data = read(position, size)
-            if len(data) < size or crc32c(memoryview(data)[_CRC.stop :]) != int.from_bytes(data[_CRC]):
+            if filled and filled + size > len(room):
+                self._correct(each, source, room[:filled], waiting)
+                filled, waiting = 0, []
+            if size > len(room):
+                room = memoryview(bytearray(size))
+            batch = room[filled : filled + size]
+            read = source.readinto(position, batch)
+            if read < size or crc32c(batch[_CRC.stop :]) != int.from_bytes(batch[_CRC]):
                 raise SourceError(f"{source.name}: changed while it was read")
-            offset = int.from_bytes(data[:8], signed=True)
-            waiting.append((position, data, outcomes.of(producer_id, position, offset)))
-            waiting_bytes += size
-            if waiting_bytes >= _READ_BYTES:
-                self._correct(each, source, waiting)
-                waiting, waiting_bytes = [], 0
-        self._correct(each, source, waiting)
+            offset = int.from_bytes(batch[:8], signed=True)
+            waiting.append((position, size, outcomes.of(producer_id, position, offset)))
+            filled += size
+        self._correct(each, source, room[:filled], waiting)
 
-    def _correct(self, each: LogSlice, source: Source, batches: list[tuple[int, bytes, int]]) -> None:
-        """The same of (position, bytes, outcome) of each."""
-        data, known = b"".join(data for _, data, _ in batches), bytes(outcome for _, _, outcome in batches)
-        at = index = 0
+    def _correct(self, each: LogSlice, source: Source, data: memoryview, batches: list[tuple[int, int, int]]) -> None:
+        """The same of adjacent batches in `data`: (position in the file, size, outcome) of each."""
+        known, at, index = bytes(outcome for _, _, outcome in batches), 0, 0
         while index < len(batches):
             done, _ = self._hasher.hash_batches(data, at, COMMITTED, known, index)
             if done > at:
                 at, index = done, index + self._hasher.batches
                 self.records.correct(self._hasher.rows, self._hasher.count)
                 continue
-            position, batch, outcome = batches[index]
-            part = LogSlice(each.log, start=position, stop=position + len(batch))
+            position, size, outcome = batches[index]
+            part = LogSlice(each.log, start=position, stop=position + size)
             for item in walk_of_slice(part, source, everything=True, max_batch_bytes=self._what.max_batch_bytes):
                 if isinstance(item, BatchChunk) and not item.damaged:
                     for _ in hashes_of(item, item.row(0), outcome, self._hasher, self._what):
                         self.records.correct(self._hasher.rows, self._hasher.count)
-            at, index = at + len(batch), index + 1
+            at, index = at + size, index + 1
 
     def _add(self) -> None:
         hasher = self._hasher
