@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +41,7 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 disk.wait_for_no_disk()
+disk.prefer_memory()
 
 # What collecting makes stays to the end of the run: nothing of it is garbage.
 gc.disable()
@@ -259,6 +261,13 @@ SERVER = CommandServer(Command.program, Command.environment())
 
 def pytest_unconfigure() -> None:
     SERVER.close()
+
+
+@pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """A directory that is not in memory."""
+    with tempfile.TemporaryDirectory(prefix="kdump-test-") as path:
+        yield Path(path)
 
 
 @pytest.fixture

@@ -22,12 +22,12 @@ from support.command_runs import unwatched
 
 
 @pytest.fixture
-def log_directory(tmp_path: Path) -> Path:
+def log_directory(disk_path: Path) -> Path:
     """A log directory with one segment of 1 MiB, of which nothing is in the page cache."""
-    directory = tmp_path / "data" / "topic-0"
+    directory = disk_path / "data" / "topic-0"
     directory.mkdir(parents=True)
-    (tmp_path / "data" / "meta.properties").write_text("version=1\n")
-    (tmp_path / "data" / ".lock").touch()
+    (disk_path / "data" / "meta.properties").write_text("version=1\n")
+    (disk_path / "data" / ".lock").touch()
     value = os.urandom(16 << 10)
     batches = [build.batch([build.record(b"k", value)], base_offset=offset) for offset in range(64)]
     path = directory / "00000000000000000000.log"
@@ -37,7 +37,7 @@ def log_directory(tmp_path: Path) -> Path:
         disk.fsync(file.fileno())
         if sys.platform == "linux":
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    return tmp_path / "data"
+    return disk_path / "data"
 
 
 def cached_pages(directory: Path) -> int:

@@ -84,8 +84,8 @@ def pages_of(path: Path) -> bytes:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops pages")
-def test_the_page_cache_stays_as_it_was(tmp_path: Path) -> None:
-    path = tmp_path / "0.log"
+def test_the_page_cache_stays_as_it_was(disk_path: Path) -> None:
+    path = disk_path / "0.log"
     size = 5 * CHUNK_BYTES + 5 * PAGE + 100
     with path.open("wb") as file:
         file.write(bytes(size))
