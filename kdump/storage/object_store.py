@@ -29,7 +29,8 @@ _FIRST_BYTES: Final = 256 << 10
 """What a reader asks for that may need no more: at its start, and where it goes on elsewhere."""
 _STEP_FACTOR: Final = 8
 """So many times as much, up to a block, is asked for next where a reader goes on from where a request ended."""
-_KEPT_BLOCKS: Final = 2
+KEPT_BYTES: Final = 2 * BLOCK_BYTES
+"""What a reader keeps of an object that is not kept for others."""
 _GAP_BYTES: Final = 1 << 20
 _LISTING_THREADS: Final = 16
 """So many directories are listed at once."""
@@ -308,6 +309,11 @@ class ObjectStore:
         finally:
             self._kept = before
 
+    def keep_more(self, most_bytes: int) -> None:
+        """Keep as much as that from now on, where what is read is kept."""
+        if self._kept is not None:
+            self._kept.most_bytes = max(self._kept.most_bytes, most_bytes)
+
     def write(self, path: str, data: bytes) -> None:
         """Write a whole object. Raises OSError."""
         with _failures_of(path):
@@ -469,24 +475,34 @@ def _modified_ns(info: ObjectInfo) -> int:
 # ---- an object
 
 
+class _KeptObject:
+    """What is kept of an object: blocks by the positions at which they begin, and the request that is under way."""
+
+    __slots__ = ("ahead", "blocks")
+
+    def __init__(self) -> None:
+        self.blocks: dict[int, bytes] = {}
+        self.ahead: _Request | None = None
+
+
 class _KeptBlocks:
-    """Blocks of objects by their versions, each with the positions at which they begin."""
+    """Blocks of objects by the versions of these."""
 
     def __init__(self, most_bytes: int) -> None:
-        self._most_bytes, self._bytes = most_bytes, 0
-        self._of: dict[tuple[Any, ...], dict[int, bytes]] = {}
+        self.most_bytes, self._bytes = most_bytes, 0
+        self._of: dict[tuple[Any, ...], _KeptObject] = {}
         self._order: list[tuple[dict[int, bytes], int]] = []
 
-    def of(self, version: tuple[Any, ...]) -> dict[int, bytes]:
-        """The blocks of an object; `add` adds to them."""
-        return self._of.setdefault(version, {})
+    def of(self, version: tuple[Any, ...]) -> _KeptObject:
+        """What is kept of an object; `add` adds to it."""
+        return self._of.setdefault(version, _KeptObject())
 
-    def add(self, blocks: dict[int, bytes], position: int, block: bytes) -> None:
+    def add(self, of: _KeptObject, position: int, block: bytes) -> None:
         """Add a block to those of an object."""
-        blocks[position] = block
-        self._order.append((blocks, position))
+        of.blocks[position] = block
+        self._order.append((of.blocks, position))
         self._bytes += len(block)
-        while self._bytes > self._most_bytes and len(self._order) > 1:
+        while self._bytes > self.most_bytes and len(self._order) > 1:
             oldest, at = self._order.pop(0)
             self._bytes -= len(oldest.pop(at))
 
@@ -512,12 +528,12 @@ class ObjectFile(InputFile):
         self.size = status.st_size
         self.stamp = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
         self._is_kept = kept is not None
-        self._kept = kept or _KeptBlocks(_KEPT_BLOCKS * BLOCK_BYTES)
-        self._blocks = self._kept.of((path, *self.stamp))
+        self._kept = kept or _KeptBlocks(KEPT_BYTES)
+        self._own = self._kept.of((path, *self.stamp))
         self._stop, self._step = self.size, _FIRST_BYTES
         self._has_stop = False
         self._end = -1  # where the last request ends
-        self._ahead: _Request | None = None
+        self._asked: _Request | None = None
         self._lock = threading.Lock()
         self._is_shared = self._file is getattr(system, "store", {}).get(place)
 
@@ -540,12 +556,12 @@ class ObjectFile(InputFile):
 
     def _block(self, position: int, need: int) -> tuple[int, bytes]:
         """Bytes from the object that hold a position, and where they begin. Raises SourceError."""
-        for start, block in list(self._blocks.items()):  # several threads may read it
+        for start, block in list(self._own.blocks.items()):  # several threads may read it
             if start <= position < start + len(block):
                 if start + len(block) == self._end and position - start > len(block) // 2:
                     self._read_ahead()
                 return start, block
-        ahead = self._ahead
+        ahead = self._own.ahead
         if ahead is not None and ahead.start <= position < ahead.stop:
             block = self._take(ahead)
             return ahead.start, block
@@ -554,7 +570,7 @@ class ObjectFile(InputFile):
         if self._is_pinned and self._has_stop:
             self._read_ahead()
         block = self._fetch(start, stop)
-        self._kept.add(self._blocks, start, block)
+        self._kept.add(self._own, start, block)
         return start, block
 
     def _range_for(self, position: int, need: int) -> tuple[int, int]:
@@ -565,36 +581,40 @@ class ObjectFile(InputFile):
         limit = self._stop if position < self._stop else position + need
         start = position
         if self._is_kept:  # a walk over headers jumps to the next one, and who reads the records needs what is between
-            before = max((at + len(block) for at, block in list(self._blocks.items()) if at < position), default=0)
+            before = max(
+                (at + len(block) for at, block in list(self._own.blocks.items()) if at < position), default=position
+            )
             start = before if position - before <= _GAP_BYTES else position
         end = min(max(position + self._step, position + min(need, BLOCK_BYTES)), limit, self._known_after(position))
         return start, end
 
     def _known_after(self, position: int) -> int:
         """Where what was read, or is about to be, begins after a position."""
-        ahead = self._ahead
-        starts = [*self._blocks, *(() if ahead is None else (ahead.start,))]
+        ahead = self._own.ahead
+        starts = [*self._own.blocks, *(() if ahead is None else (ahead.start,))]
         return min((start for start in starts if start > position), default=self.size)
 
     # ---- ahead
 
     def _read_ahead(self) -> None:
         """Have the block after the last one read, unless the reader may end before or another one is under way."""
-        start, ahead = self._end, self._ahead
-        if self._step < BLOCK_BYTES or start >= self._stop or start in self._blocks:
+        start, ahead = self._end, self._own.ahead
+        if self._step < BLOCK_BYTES or start >= self._stop or start in self._own.blocks:
             return
         if ahead is not None and (ahead.start == start or not ahead.is_done):
             return
-        self._ahead = None
-        self._ahead = _Request(self._fetch, start, min(start + BLOCK_BYTES, self._stop, self._known_after(start)))
+        self._own.ahead = None
+        self._own.ahead = self._asked = _Request(
+            self._fetch, start, min(start + BLOCK_BYTES, self._stop, self._known_after(start))
+        )
 
     def _take(self, ahead: "_Request") -> bytes:
         """The block that was read ahead, when it has come. Raises SourceError."""
-        self._ahead, self._end = None, ahead.stop
+        self._own.ahead, self._end = None, ahead.stop
         if self._is_pinned:  # the last request tells of an unpinned one whether it was replaced
             self._read_ahead()
         block = ahead.block()
-        self._kept.add(self._blocks, ahead.start, block)
+        self._kept.add(self._own, ahead.start, block)
         return block
 
     def _fetch(self, start: int, stop: int) -> bytes:
@@ -636,9 +656,9 @@ class ObjectFile(InputFile):
             return self.size  # it is gone, or cannot be asked: what is read of it says so
 
     def close(self) -> None:
-        self._kept = _KeptBlocks(0)
-        self._blocks = {}
-        self._ahead = None
+        if self._own.ahead is self._asked:  # nobody else can read what is closed
+            self._own.ahead = None
+        self._kept, self._own, self._asked = _KeptBlocks(0), _KeptObject(), None
         # What is in memory belongs to its store.
         if not self._is_shared:
             with self._lock:  # a request may be under way

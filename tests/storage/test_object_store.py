@@ -368,6 +368,26 @@ def test_the_next_block_is_read_ahead(monkeypatch: pytest.MonkeyPatch, has_stop:
         assert ranges[-1][1] <= stop + (16 << 10)
 
 
+def test_two_readers_of_an_object_share_what_is_kept(monkeypatch: pytest.MonkeyPatch, store: ObjectStore) -> None:
+    """Also what is on its way: of two that follow each other, neither asks for a byte that the other one has."""
+    monkeypatch.setattr(stores, "BLOCK_BYTES", 8 << 10)
+    data = os.urandom(20 << 13)
+    url, opened = write("x", data), [Pinned(data), Pinned(data)]
+    left = iter(opened)
+    monkeypatch.setattr(Unsteady, "_open", lambda *_, **__: next(left))
+    with store.keep(1 << 12):
+        store.keep_more(4 << 13)
+        with open_source(url) as first, open_source(url) as second:
+            first.read_until(len(data))
+            second.read_until(len(data))
+            part = memoryview(bytearray(1 << 10))
+            for at in range(0, len(data), len(part)):
+                for source, position in ((first, at), (second, at), (first, max(at - (1 << 14), 0))):
+                    assert source.readinto(position, part) == len(part)
+                    assert bytes(part) == data[position : position + len(part)]
+    assert sorted(opened[0].asked + opened[1].asked) == [(at, at + (8 << 10)) for at in range(0, len(data), 8 << 10)]
+
+
 def test_what_was_read_ahead_fails_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stores, "BLOCK_BYTES", 8 << 10)
     opened = Pinned(bytes(4 << 13))
