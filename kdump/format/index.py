@@ -41,6 +41,7 @@ After a crash the zeros are still there, and Kafka reads them as entries. Here t
 """
 
 import struct
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -122,6 +123,33 @@ def index_extent(read: Read, size: int, entry_size: int) -> IndexExtent:
         end = start
     entries = slots if slots == entry_size else -(-end // entry_size) * entry_size
     return IndexExtent(entries, slots - entries, size - slots)
+
+
+def position_at(read: Read, size: int, relative: int) -> int:
+    """The position of the last entry of an offset index of `size` bytes that is not above a relative offset.
+
+    0 where there is none. Of a file that is large only one block and an entry of some others are read. What an index
+    says that is not in order is not right: the caller has to look at the batch there.
+    """
+    step = BLOCK_BYTES
+    low, high = 0, -(-(size - size % OFFSET_ENTRY.size) // step)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _is_at_or_below(read(middle * step, OFFSET_ENTRY.size), relative):
+            low = middle
+        else:
+            high = middle
+    block = read(low * step, min(step, size - low * step))
+    slots = range(0, len(block) - len(block) % OFFSET_ENTRY.size, OFFSET_ENTRY.size)
+    count = bisect_left(slots, True, key=lambda at: not _is_at_or_below(block[at : at + OFFSET_ENTRY.size], relative))
+    position = OFFSET_ENTRY.unpack_from(block, slots[count - 1])[1] if count else 0
+    return max(position, 0)
+
+
+def _is_at_or_below(slot: bytes, relative: int) -> bool:
+    """Whether an entry is not above a relative offset. Padding is above each: no entry has position 0."""
+    own, position = OFFSET_ENTRY.unpack(slot) if len(slot) == OFFSET_ENTRY.size else (0, 0)
+    return bool(position > 0 and own <= relative)
 
 
 def blocks(read: Read, stop: int, entry_size: int) -> Iterator[bytes]:

@@ -59,6 +59,9 @@ class Transactions:
     def seal(self) -> bool:
         """End: whether any batch is transactional."""
 
+    def forget(self, position: int) -> None:
+        """Forget what is known of batches before a position of the file: nobody asks for it any more."""
+
     def of(self, producer_id: int, position: int) -> int:
         """COMMITTED, ABORTED or UNDECIDED: what became of the transactional batch at a position of the file."""
 
@@ -80,8 +83,8 @@ class Transactions:
     def is_open(self, producer_id: int) -> bool:
         """Whether a transaction of a producer is open."""
 
-    def is_open_before(self, number: int) -> bool:
-        """Whether a transaction is open that began before the file of this number."""
+    def is_open_before(self, number: int, position: int = 0) -> bool:
+        """Whether a transaction is open that began before a position of the file of this number."""
 
     def first_open(self) -> TransactionFields | None:
         """The open transaction with the lowest first offset."""

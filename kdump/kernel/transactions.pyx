@@ -414,6 +414,21 @@ cdef class Transactions:
             qsort(self.table.gaps, self.table.gap_count, sizeof(int64_t), compare_places)
         return self.table.transactional
 
+    def forget(self, int64_t position):
+        cdef DecisionTable *t = &self.table
+        cdef int64_t i, place = t.first + position, kept = 0
+        for i in range(t.count):
+            if t.markers[i].place >= place:
+                t.markers[kept] = t.markers[i]
+                kept += 1
+        t.count = kept
+        kept = 0
+        for i in range(t.gap_count):
+            if t.gaps[i] >= place:
+                t.gaps[kept] = t.gaps[i]
+                kept += 1
+        t.gap_count = kept
+
     def of(self, int64_t producer_id, int64_t position):
         return decision(&self.table, producer_id, position)
 
@@ -572,11 +587,11 @@ cdef class Transactions:
         cdef const TransactionCells *row = self.find(producer_id)
         return row != NULL and row.tail.is_open != 0
 
-    def is_open_before(self, int64_t number):
-        cdef int64_t i, at
+    def is_open_before(self, int64_t number, int64_t position=0):
+        cdef int64_t i, at, place = (number << (63 - FILE_BITS)) + position
         for i in range(self.producers.count if self.opened else 0):
             at = (self.waiting + i) % self.producers.count
-            if self.row(at).tail.is_open and self.row(at).tail.place < number << (63 - FILE_BITS):
+            if self.row(at).tail.is_open and self.row(at).tail.place < place:
                 self.waiting = at  # the next call begins here, so that it need not look at all of them
                 return True
         return False

@@ -98,11 +98,15 @@ class PartOfLog(NamedTuple):
 
     `committed` and `aborted` are producers whose transaction is open at the end of the slices, by what a later marker
     says. `first_undecided` is the base offset of the first undecided batch of the whole log, None where there is none.
+    `following` are slices after the part where that was not looked up: its transactions may end there; `ends_log`: no
+    others come after these.
     """
 
     committed: tuple[int, ...] = ()
     aborted: tuple[int, ...] = ()
     first_undecided: int | None = None
+    following: tuple["LogSlice", ...] = ()
+    ends_log: bool = True
 
 
 class SlicedPartition(NamedTuple):

@@ -133,6 +133,32 @@ def test_padding_of_ten_mebibytes_is_read_in_pieces(size: int) -> None:
     assert largest <= index.BLOCK_BYTES
 
 
+@pytest.mark.parametrize("padding", [0, 1, 100, 1 << 17])
+@pytest.mark.parametrize("count", [0, 1, 2, 8191, 8192, 8193, 30_000])
+def test_the_last_entry_that_is_not_above_an_offset(count: int, padding: int) -> None:
+    data = build.offset_index(*((3 * number, 100 + number) for number in range(count)), padding=padding)
+    reads: list[int] = []
+
+    def read(position: int, size: int) -> bytes:
+        reads.append(size)
+        return data[position : position + size]
+
+    for number in {0, 1, count // 2, 8190, 8191, 8192, count - 1, count} & {*range(count)}:
+        for relative in (3 * number, 3 * number + 2):
+            assert index.position_at(read, len(data), relative) == 100 + number
+        reads.clear()
+        index.position_at(read, len(data), 3 * number)
+        assert len(reads) <= 7
+        assert sum(reads) <= index.BLOCK_BYTES + 6 * OFFSET
+    assert index.position_at(read, len(data), -1) == 0
+    assert index.position_at(read, len(data), 1 << 31) == (99 + count if count else 0)
+
+
+@given(st.binary(max_size=100), st.integers(0, 120), i32)
+def test_a_position_of_any_bytes_is_one(data: bytes, size: int, relative: int) -> None:
+    assert 0 <= index.position_at(reader(data), size, relative) < 1 << 31
+
+
 @given(st.binary(max_size=200), st.integers(0, 300), st.sampled_from([OFFSET, TIME]))
 def test_the_parts_fill_the_file(head: bytes, zeros: int, size: int) -> None:
     data = head + bytes(zeros)

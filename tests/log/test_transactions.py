@@ -100,3 +100,27 @@ def test_events_that_are_cut() -> None:
         Transactions().add(b"1234567")
     with pytest.raises(ValueError, match="too many files"):
         Transactions().begin(1 << 20)
+
+
+@pytest.mark.laws
+@pytest.mark.parametrize("seed", range(examples(100)))
+def test_what_is_known_before_the_end_of_the_log_stays(seed: int) -> None:
+    """Once no transaction is open that began before a batch, the outcome of it is known; others may be forgotten."""
+    rng = random.Random(seed)
+    steps = [step for step in plain.random_steps(rng) if not step.lost]
+    whole = take(Transactions(anchored=True, **KEPT), steps)
+    whole.seal()
+    fold, known = Transactions(anchored=True, **KEPT), 0
+    for count, step in enumerate(steps, 1):
+        fold.begin(step.file)
+        fold.add(step.event())
+        while known < count and not fold.is_open_before(steps[known].file, steps[known].position + 1):
+            each = steps[known]
+            fold.begin(each.file)
+            whole.begin(each.file)
+            fold.forget(each.position)
+            fold.seal()
+            if each.kind == DATA:
+                assert fold.of(each.producer, each.position) == whole.of(each.producer, each.position)
+            known += 1
+    assert known or not steps or fold.open_count

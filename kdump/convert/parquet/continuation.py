@@ -3,17 +3,29 @@
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
+from typing import Final
 
-from kdump.convert.parquet.manifest import BatchIdentity, ConvertedPartition
+from kdump.convert.parquet.manifest import BatchIdentity, ConvertedPartition, SourceFile
+from kdump.convert.records.unread_headers import HeadersNeeded
 from kdump.errors import KdumpError, SourceError
 from kdump.format.batch import Batch, first_known_offset
+from kdump.format.index import MAX_INDEX_BYTES, position_at
 from kdump.format.naming import base_offset_of
-from kdump.log.log_slice import LogSlice, SlicedPartition, walk_of_slice
+from kdump.log.log_slice import HIGHEST, LogSlice, SlicedPartition, walk_of_slice
 from kdump.named_tuple import NamedTuple
 from kdump.storage.file_store import absolute
+from kdump.storage.partition import LogFile
 from kdump.storage.records import open_batch
+from kdump.storage.source import reader_of
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
 from kdump.verify.findings import Finding, make_finding
+
+_NEAR_BYTES: Final = 4 << 20
+"""So far after the entry of an offset index the last batch is looked for."""
+_NEAR_BUFFER_BYTES: Final = 64 << 10
+_LEAVES_ORDER: Final = ("aborted", "undecided", "deleted")
+"""Why records are left out of a log whose batches are valid and in order."""
 
 
 class Continuation(NamedTuple):
@@ -51,7 +63,8 @@ def continue_after(
     """Where to go on with a topic-partition. Raises KdumpError where the log was cut, or is another one, since then.
 
     `entry` is what the folder has of it, None for nothing. The last batch need not be there any more where the log
-    cleaner has gone past it (`cleaner_offset`): then its offset has to be in the log.
+    cleaner has gone past it (`cleaner_offset`): then its offset has to be in the log. Raises HeadersNeeded where the
+    headers of the log were not read, and the offset index does not lead to the last batch.
     """
     if entry is None:
         return Continuation(partition.offset[0], None)
@@ -66,6 +79,9 @@ def continue_after(
         raise _refused(
             partition, f"it was converted up to offset {entry.next_offset - 1}, and the log begins at {start} now"
         )
+    if partition.headers is not None and partition.headers.is_assumed:
+        near = _find_by_index(partition, last, max_batch_bytes or MAX_BATCH_BYTES)
+        return going_on._replace(last_path=near[0], last_position=near[1])
     found, reaches = _find(partition, last, max_batch_bytes or MAX_BATCH_BYTES)
     if found is not None:
         return going_on._replace(last_path=found[0], last_position=found[1])
@@ -109,6 +125,76 @@ def _batch_at(part: LogSlice, offset: int, max_batch_bytes: int) -> Batch | None
             if isinstance(item, BatchChunk) and not item.damaged and item.row(item.batches - 1).last_offset >= offset:
                 return next(batch for batch in item.rows() if batch.last_offset >= offset)
     return None
+
+
+# ---- without reading what was converted before
+
+
+def is_unchanged(entry: ConvertedPartition, partition: SlicedPartition) -> bool:
+    """Whether a listing shows the log files that were converted, up to the one with the last batch.
+
+    Each has its size, and continues the one before. Nothing was wrong with their records.
+    """
+    last = entry.last_batch
+    if last is None or entry.findings or any(each.why not in _LEAVES_ORDER for each in entry.left_out):
+        return False
+    known = dict[str, SourceFile]()
+    for each in (source for file in entry.files for source in file.sources):
+        if each.path not in known or known[each.path].size < each.size:
+            known[each.path] = each
+    for log, after in pairwise(each.log for each in partition.slices):
+        if after.base_offset is None or after.base_offset > last.last_offset:
+            break
+        source = known.get(absolute(log.path))
+        if source is None or source.size != log.size or source.last_offset + 1 != after.base_offset:
+            return False
+    return True
+
+
+def from_last_batch(partition: SlicedPartition, start: Continuation) -> SlicedPartition:
+    """The log from the last batch that was converted on: what follows it has to continue it."""
+    numbers = (number for number, each in enumerate(partition.slices) if each.log.path == start.last_path)
+    number = next(numbers, None)
+    if number is None:
+        return partition
+    # It is read whatever the name of the next file says.
+    first = partition.slices[number]._replace(start=start.last_position, highest=HIGHEST - 1)
+    return partition._replace(slices=(first, *partition.slices[number + 1 :]))
+
+
+def _find_by_index(partition: SlicedPartition, last: BatchIdentity, max_batch_bytes: int) -> tuple[str, int]:
+    """The path and the position where the log has a batch. Raises HeadersNeeded where it is not found."""
+    indexes = {} if partition.copy is None else {each.log.path: each.index for each in partition.copy.segments}
+    wanted = partition._replace(offset=(last.last_offset, last.last_offset + 1))
+    for _, part in wanted.numbered():
+        batch = _batch_near(part, indexes.get(part.log.path), last.last_offset, max_batch_bytes)
+        if batch is not None and identity_of(batch) == last:
+            return part.log.path, batch.position
+    raise HeadersNeeded
+
+
+def _batch_near(part: LogSlice, index: LogFile | None, offset: int, max_batch_bytes: int) -> Batch | None:
+    """The first batch shortly after the entry of the offset index that is at or above an offset."""
+    begin = _position_by_index(index, offset - (part.log.base_offset or 0))
+    near = part._replace(start=begin, stop=begin + _NEAR_BYTES)
+    how = {"everything": True, "max_batch_bytes": max_batch_bytes, "buffer_bytes": _NEAR_BUFFER_BYTES}
+    with part.log.open() as source:
+        source.read_until(0)
+        for item in walk_of_slice(near, source, **how):
+            if not isinstance(item, BatchChunk) or item.damaged:
+                return None
+            if item.row(item.batches - 1).last_offset >= offset:
+                return next(batch for batch in item.rows() if batch.last_offset >= offset)
+    return None
+
+
+def _position_by_index(index: LogFile | None, relative: int) -> int:
+    """Where a batch begins that is not after the one with an offset; 0 where the index does not say it."""
+    if index is not None and index.size <= MAX_INDEX_BYTES:
+        with suppress(SourceError), index.open() as source:
+            source.read_until(0)
+            return position_at(reader_of(source), source.size, relative)
+    return 0
 
 
 def lacked_findings(

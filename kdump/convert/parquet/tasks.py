@@ -13,7 +13,13 @@ from kdump.convert.field_formats import FieldFormat
 from kdump.convert.missing import missing_of, not_damaged, refuse_missing
 from kdump.convert.options import ConvertOptions
 from kdump.convert.output_file import OutputRefused, PartitionRefused
-from kdump.convert.parquet.continuation import Continuation, continue_after, lacked_findings
+from kdump.convert.parquet.continuation import (
+    Continuation,
+    continue_after,
+    from_last_batch,
+    is_unchanged,
+    lacked_findings,
+)
 from kdump.convert.parquet.manifest import ConversionSettings, ConvertedFile, ConvertedPartition, LeftOut
 from kdump.convert.parquet.output_directory import OutputDirectory, StagingFolder, nameless_twice
 from kdump.convert.parquet.run import WrittenPart, join_parts, write_part
@@ -42,6 +48,7 @@ from kdump.log.damage import DamagedRange
 from kdump.log.log_slice import HIGHEST, SlicedPartition
 from kdump.named_tuple import NamedTuple
 from kdump.replicas.merge import MissingRecords
+from kdump.storage.object_store import KEPT_BYTES, object_store
 from kdump.storage.offset_checkpoints import CheckpointCache
 from kdump.storage.read_policy import ReadPolicy
 
@@ -78,10 +85,11 @@ class _PlanTask(NamedTuple):
 
 
 class _PartPlan(NamedTuple):
-    """The parts of a topic-partition that are to be converted, and where they begin."""
+    """The parts of a topic-partition that are to be converted, and where they begin. `partition` is the log of them."""
 
     start: Continuation
     parts: tuple[SlicedPartition, ...]
+    partition: SlicedPartition
 
 
 class _PartTask(NamedTuple):
@@ -167,12 +175,12 @@ def convert_to_folder(
     with OutputDirectory(output, settings_of(options), inputs) as folder:
         run = _FolderRun(folder, options, engine, how, on_bytes)
         found = [_PartitionRun(each, options) for each in partitions]
-        run.settle([each for each in found if run.goes_on(each)])
+        run.settle([each for each in found if run.needs_settling(each)])
         run.plan(found)
         waiting: list[tuple[_PartitionRun, list[Converted] | None]] = []
         with closing(run.results(found)) as results:
             for each, parts in results:
-                if each.needs_headers(parts, run.max_batch_bytes):
+                if each.needs_headers(run, parts):
                     run.discard(parts)
                     waiting.append((each, None))
                 elif waiting:
@@ -213,15 +221,18 @@ class _PartitionRun:
     def parts(self) -> tuple[SlicedPartition, ...]:
         return () if self.plan is None or self.error is not None else self.plan.parts
 
-    def needs_headers(self, parts: Sequence[_PartResult], max_batch_bytes: int) -> bool:
+    def needs_headers(self, run: "_FolderRun", parts: Sequence[_PartResult]) -> bool:
         """Whether the log is not what it was taken for, by what reading it showed."""
         partition, written = self.of.partition, [each.written for each in parts]
         failed = self.error is not None or any(isinstance(each, KdumpError) for each in written)
-        if failed or partition.headers is None or not partition.headers.is_assumed:
+        if failed or not self.parts or partition.headers is None or not partition.headers.is_assumed:
             return False
-        headers = [headers for each in written if isinstance(each, WrittenPart) for headers in each.headers]
+        found = [each for each in written if isinstance(each, WrittenPart)]
+        if any(each.first_undecided is not None for each in found[:-1]):
+            return True  # the parts after it did not know of it
+        headers = [headers for each in found for headers in each.headers]
         try:
-            known = read_so(partition, headers, max_batch_bytes)
+            known = read_so(partition, headers, run.max_batch_bytes, committed=run.committed)
         except KdumpError as error:
             self.error = error
             return False
@@ -286,19 +297,23 @@ class _FolderRun:
         self.max_batch_bytes, self.strict = options.max_batch_bytes, options.strict
         self._inside = on_bytes if engine.slots == 1 else None  # another process cannot call it
         self._outside = on_bytes if engine.slots > 1 else None
+        self.committed = options.effective_isolation == "read-committed"
         self._policy = options.read_policy.shared_by(engine.slots)
         self._missing_packages = () if options.schemas is None else tuple(missing_packages())
 
     # ---- planning
 
-    def goes_on(self, of: _PartitionRun) -> bool:
-        """Whether only a part of a log will be read that was prepared without its headers."""
+    def needs_settling(self, of: _PartitionRun) -> bool:
+        """Whether only a part of a log will be read that was prepared without its headers, and the rest of it is not
+        known to be as it was.
+        """
         partition = of.of.partition
         if of.error is not None or partition.headers is None or not partition.headers.is_assumed:
             return False
         rewrite = partition.topic_partition in self._options.rewrite
         with suppress(KdumpError):  # its plan says it
-            return self.folder.entry_of(partition, rewrite=rewrite) is not None
+            entry = self.folder.entry_of(partition, rewrite=rewrite)
+            return entry is not None and not is_unchanged(entry, partition)
         return False
 
     def settle(self, conversions: Sequence[_PartitionRun]) -> None:
@@ -311,7 +326,7 @@ class _FolderRun:
                 each.error, each.plan = of, None
 
     def plan(self, conversions: Iterable[_PartitionRun]) -> None:
-        """Set the plan of each that has no error, or its error."""
+        """Set the plan of each that has no error, or its error. Settles those that turn out to need it."""
         conversions = [each for each in conversions if each.error is None]
         total = sum(size_of_log(each.of.partition) for each in conversions)
         part_bytes = min(max(total // (2 * self._engine.slots), _LEAST_BYTES), _MOST_BYTES)
@@ -336,6 +351,10 @@ class _FolderRun:
         results = self._engine.map(_plan, [task for _, task in far]) if far else iter(())
         for (each, task), (_, plan) in zip(far, results, strict=True):
             self._take_plan(each, task, plan)
+        again = [each for each in conversions if isinstance(each.error, HeadersNeeded)]
+        if again:
+            self.settle(again)
+            self.plan(again)
 
     def _plan_task(self, partition: SlicedPartition, part_bytes: int, checkpoints: CheckpointCache) -> _PlanTask:
         options, cleaned = self._options, None
@@ -347,8 +366,7 @@ class _FolderRun:
         entry = self.folder.entry_of(partition, rewrite=partition.topic_partition in options.rewrite)
         if entry is not None:
             entry = entry._replace(files=(), findings=(), left_out=())  # what does not matter far away
-        committed = options.effective_isolation == "read-committed"
-        return _PlanTask(partition, entry, cleaned, part_bytes, options.max_batch_bytes, committed)
+        return _PlanTask(partition, entry, cleaned, part_bytes, options.max_batch_bytes, self.committed)
 
     def _take_plan(self, of: _PartitionRun, task: _PlanTask, plan: _PartPlan | KdumpError) -> None:
         if isinstance(plan, KdumpError):
@@ -356,6 +374,7 @@ class _FolderRun:
         else:
             entry = None if task.entry is None else self.folder.entry_of(task.partition)
             of.plan = plan._replace(start=plan.start._replace(entry=entry))
+            of.of = of.of._replace(partition=plan.partition)
 
     # ---- writing
 
@@ -415,10 +434,12 @@ def _plan(task: _PlanTask) -> _PartPlan | KdumpError:
         with only(partition.path):
             start = continue_after(task.entry, partition, task.cleaner_offset, task.max_batch_bytes)
             if start.is_done(partition):
-                return _PartPlan(start, ())
+                return _PartPlan(start, (), partition)
+            if task.entry is not None and partition.headers is not None and partition.headers.is_assumed:
+                partition = from_last_batch(partition, start)
             chosen = partition._replace(offset=(start.offset, partition.offset[1]))
             parts = cut_into_parts(chosen, task.part_bytes, limit, committed=task.committed)
-            return _PartPlan(start, tuple(parts))
+            return _PartPlan(start, tuple(parts), partition)
     except KdumpError as error:
         return error
 
@@ -437,7 +458,7 @@ class _Writer:
         try:
             texts = None if task.schemas is None else ValueTexts(task.schemas, task.missing_packages)
             formats = formats_of(task.settings, texts)
-            with only(task.part.path, writes=True):
+            with only(task.part.path, writes=True), object_store().keep(KEPT_BYTES):
                 written = write_part(
                     task.staging,
                     task.settings,

@@ -20,6 +20,8 @@ from kdump.storage.walk import BatchChunk
 _BUFFER_BYTES: Final = 128 << 10
 _TRIES: Final = 16
 """So many batches are tried for a cut. Where each is damaged, the slice is not cut there."""
+_FOLLOWING: Final = 4
+"""In so many slices after a part the ends of its transactions are looked for."""
 
 
 class _SlicePiece(NamedTuple):
@@ -65,7 +67,9 @@ def cut_into_parts(
         return [partition]
     headers = partition.headers
     decided: Sequence[PartOfLog] | None = None
-    if committed and headers is not None and headers.transactional:
+    if headers is not None and headers.is_assumed:
+        decided = [_with_following(partition, group[-1].number + 1) for group in groups]
+    elif committed and headers is not None and headers.transactional:
         headers = settle_headers(partition, max_batch_bytes)
         cuts = [LogCut(group[0].number, group[0].part.start) for group in groups[1:]]
         decided = decide_parts(partition._replace(headers=headers), cuts, max_batch_bytes)
@@ -74,6 +78,12 @@ def cut_into_parts(
         partition._replace(slices=tuple(piece.part for piece in group), copy=None, headers=headers, part=part)
         for group, part in zip(groups, decided or [PartOfLog()] * len(groups), strict=True)
     ]
+
+
+def _with_following(partition: SlicedPartition, number: int) -> PartOfLog:
+    """What a part needs that ends before the slice of this number, of a log whose headers were not read."""
+    following = partition.slices[number:]
+    return PartOfLog(following=following[:_FOLLOWING], ends_log=len(following) <= _FOLLOWING)
 
 
 def _groups(pieces: Sequence[_SlicePiece], part_bytes: int) -> list[list[_SlicePiece]]:

@@ -9,7 +9,8 @@ import pyarrow as pa
 from kdump.convert.records.holes import Hole, HoleTracker, PartHoles
 from kdump.convert.records.ordered_log import ordered_log
 from kdump.convert.records.outcome_ranges import OutcomeRange, OutcomeRanges
-from kdump.convert.records.unread_headers import check_item, check_slice
+from kdump.convert.records.outcomes_ahead import OutcomesAhead
+from kdump.convert.records.unread_headers import check_item, headers_of_state
 from kdump.convert.tables import LARGEST_DATA, USUAL_ROOM, FreeMemory, RecordBuffers, Room
 from kdump.format.batch import Batch, first_known_offset
 from kdump.kernel.columns import BROKEN, COMPRESSED, NO_ROOM, BatchParts, Columns
@@ -26,6 +27,7 @@ from kdump.log.log_slice import (
     Bounds,
     HeaderPass,
     LogSlice,
+    PartOfLog,
     SlicedPartition,
     walk_of_slice,
 )
@@ -84,6 +86,8 @@ class RecordStream:
 
     `memory` is what streams of the same schema share that follow each other.
     """
+
+    _ahead: OutcomesAhead | None = None
 
     def __init__(
         self,
@@ -180,8 +184,7 @@ class RecordStream:
             for damaged in log.damage:
                 self.report(damaged)
             self.left_out += log.left_out
-            committed = self._isolation == "read-committed"
-            self._transactions = decide(log.partition, self._max_batch_bytes) if committed else None
+            self._decide(log.partition)
             self._columns = Columns(
                 RecordBuffers.kernel_columns(self._schema),
                 earliest=self._time[0],
@@ -193,12 +196,16 @@ class RecordStream:
             self._buffers = RecordBuffers(self._schema, self._columns, self._room, self._memory)
             self._buffers.begin(self._of, replica=self._replica)
             for number, part in log.partition.numbered():
-                if self._transactions is not None:
+                if self._ahead is not None:
+                    self._ahead.begin(number)
+                elif self._transactions is not None:
                     self._transactions.begin(number)
                 self._chosen = max(lowest, part.lowest), min(highest, part.highest)
                 self._columns.choose_offsets(*self._chosen)
                 with open_file(part.log, self._read_policy, part) as source:
                     yield from self._slice(part, source)
+            if self._ahead is not None:
+                self._ahead.close()
             if self._columns.rows:
                 yield self._finish()
             self.holes = self._holes.finish()
@@ -206,10 +213,21 @@ class RecordStream:
             self.aborted += self._columns.aborted
             self.undecided += self._columns.undecided
 
+    def _decide(self, partition: SlicedPartition) -> None:
+        """Find out what became of the transactions: now, or ahead of the records where the headers were not read."""
+        self._transactions = self._ahead = None
+        if self._isolation == "read-committed" and self._is_assumed:
+            part = PartOfLog() if partition.part is None else partition.part
+            slices = (*partition.slices, *part.following)
+            self._ahead = OutcomesAhead(slices, self._max_batch_bytes, is_whole=part.ends_log)
+            self._transactions = self._ahead.transactions
+        elif self._isolation == "read-committed":
+            self._transactions = decide(partition, self._max_batch_bytes)
+
     def _slice(self, each: LogSlice, source: Source) -> Iterator[pa.RecordBatch]:
         walk = walk_of_slice(each, source, everything=True, max_batch_bytes=self._max_batch_bytes, rows=_CHUNK_BATCHES)
         first = last = None
-        done, committed = each.start, self._isolation == "read-committed"
+        done = each.start
         self._slice_now = each
         self._holes.begin_slice(each)
         for item in walk:
@@ -217,11 +235,13 @@ class RecordStream:
                 self._on_bytes(walk.position - done)
                 done = walk.position
             if self._is_assumed:
-                check_item(item, committed=committed)
+                check_item(item)
             if isinstance(item, BatchChunk) and not item.damaged:
                 first, last = first or item.row(0), item.row(item.batches - 1)
                 left_out, misplaced = self._columns.aborted + self._columns.undecided, self._columns.misplaced
                 self._chunk_now = item
+                if self._ahead is not None:
+                    self._ahead.take(item)
                 self._holes.chunk(item)
                 self._report_emptied(each.log.path, item)
                 yield from self._chunk(each.log.path, item)
@@ -235,7 +255,7 @@ class RecordStream:
                     self._holes.damage(each, is_padding=damaged.is_padding)
                     self._damaged(damaged)
         if self._is_assumed:
-            self.slice_headers.append(check_slice(walk.scanner.state(), committed=committed))
+            self.slice_headers.append(headers_of_state(walk.scanner.state()))
         self.is_beyond = self.is_beyond or (each.stop is not None and walk.position > each.stop)
         if self._on_bytes is not None:
             self._on_bytes((source.size if each.stop is None else each.stop) - done)

@@ -1,9 +1,10 @@
 """Logs of object stores whose headers are not read before their records, so that each byte is fetched once.
 
 To read the headers of a log alone fetches all of it: a request for less than what lies between two of them costs more.
-A log that is in order, has no transactions and lacks nothing needs nothing that they say beforehand. So a log is taken
-for such a one, and its headers are known when its records were read. Where they say something else, nothing of that is
-kept: the log is prepared as every other one, and read again.
+A log that is in order and lacks nothing needs nothing that they say beforehand: its transactions are decided shortly
+ahead of its records (kdump.convert.records.outcomes_ahead). So a log is taken for such a one, and its headers are known
+when its records were read. Where they say something else, nothing of that is kept: the log is prepared as every other
+one, and read again.
 """
 
 from collections.abc import Sequence
@@ -11,17 +12,14 @@ from typing import Final
 
 from kdump.convert.records.ordered_log import findings_of_missing, with_gaps
 from kdump.errors import KdumpError
-from kdump.format.batch import TRANSACTIONAL, head_at, header_at
 from kdump.format.naming import Kind
 from kdump.kernel.results import ScanState
-from kdump.kernel.scan import HEADER_BYTES
+from kdump.log.compaction import is_compacted
 from kdump.log.header_pass import OUT_OF_ORDER, SliceHeaders, joined_headers
 from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition
 from kdump.storage.file_store import is_url
-from kdump.storage.source import reader_of
 from kdump.storage.walk import BatchChunk, Item
 
-_FIRST_BYTES: Final = 4096
 _HEALTHY: Final = HeaderPass(transactional=False, is_ordered=True, is_continuous=True, is_assumed=True)
 
 
@@ -31,18 +29,18 @@ class HeadersNeeded(KdumpError):
     def __init__(self) -> None:
         super().__init__("the headers of the log have to be read before its records")
 
+    def __reduce__(self) -> tuple[type["HeadersNeeded"], tuple[()]]:
+        return HeadersNeeded, ()
+
 
 def without_headers(partition: SlicedPartition) -> SlicedPartition | None:
-    """A log that can be read without its headers; None where they have to be read. Raises SourceError.
-
-    The first batch is looked at: most logs that have transactions begin with one.
-    """
+    """A log that can be read without its headers; None where they have to be read."""
     copy, slices = partition.copy, partition.slices
     if partition.headers is not None or copy is None or not copy.segments or partition.part is not None:
         return None
     if not all(_can_be_assumed(each) for each in slices) or [each for _, each in partition.numbered()] != [*slices]:
         return None
-    return None if _begins_with_transaction(slices[0]) else partition._replace(headers=_HEALTHY)
+    return partition._replace(headers=_HEALTHY)
 
 
 def _can_be_assumed(each: LogSlice) -> bool:
@@ -50,33 +48,25 @@ def _can_be_assumed(each: LogSlice) -> bool:
     return is_whole and each.log.kind is Kind.LOG and each.log.base_offset is not None and is_url(each.log.path)
 
 
-def _begins_with_transaction(each: LogSlice) -> bool:
-    with each.log.open() as source:
-        source.read_until(_FIRST_BYTES)
-        head = reader_of(source)(0, HEADER_BYTES)
-    is_whole = len(head) == HEADER_BYTES and head_at(head)[2] == 2
-    return is_whole and bool(header_at(head).attributes & TRANSACTIONAL)
-
-
-def check_item(item: Item, *, committed: bool) -> None:
-    """Raise HeadersNeeded for what is not valid batches in order; for `committed` records where transactions begin."""
-    if not isinstance(item, BatchChunk) or item.damaged or (committed and item.row(0).transactional):
+def check_item(item: Item) -> None:
+    """Raise HeadersNeeded for what is not valid batches in order."""
+    if not isinstance(item, BatchChunk) or item.damaged:
         raise HeadersNeeded
     if any(bits & OUT_OF_ORDER for bits in item.suspects()):
         raise HeadersNeeded
 
 
-def check_slice(state: ScanState, *, committed: bool) -> SliceHeaders:
-    """What the headers of a slice say that was read. Raises HeadersNeeded as check_item."""
-    if committed and state.transactional:
-        raise HeadersNeeded
+def headers_of_state(state: ScanState) -> SliceHeaders:
+    """What the headers of a slice say that was read, each with check_item."""
     return SliceHeaders(state._replace(epochs=()), is_ordered=True)
 
 
-def read_so(partition: SlicedPartition, found: Sequence[SliceHeaders], max_batch_bytes: int) -> SlicedPartition | None:
+def read_so(
+    partition: SlicedPartition, found: Sequence[SliceHeaders], max_batch_bytes: int, *, committed: bool
+) -> SlicedPartition | None:
     """A log that was read without its headers, with what they say; None where it has to be read again.
 
-    Raises SourceError.
+    `committed`: transactions were decided. Raises SourceError.
     """
     slices, copy = partition.slices, partition.copy
     if len(found) != len(slices):
@@ -84,5 +74,9 @@ def read_so(partition: SlicedPartition, found: Sequence[SliceHeaders], max_batch
     headers = with_gaps(joined_headers(zip(slices, found, strict=True)), copy)
     if not headers.is_ordered or headers.gaps:
         return None
+    if committed and headers.transactional and not headers.is_continuous:  # a marker may be missing
+        shown = any(each.state.compacted for each in found)
+        if not is_compacted(copy, shown=shown):
+            return None
     known = partition._replace(headers=headers)
     return None if any(findings_of_missing(known, headers, max_batch_bytes)) else known

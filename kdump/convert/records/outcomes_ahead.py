@@ -1,0 +1,97 @@
+"""What became of the transactions of a log that is read once: markers are looked for shortly ahead of the records.
+
+kdump.log.isolation decides after a pass over the whole log, which costs an object store all of its bytes once more.
+Most transactions end soon: what is read for their markers is kept until the records are read (ObjectStore.keep).
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kdump.convert.records.unread_headers import HeadersNeeded
+from kdump.kernel.producers import Runs
+from kdump.kernel.transactions import Transactions
+from kdump.log.log_slice import LogSlice, walk_of_slice
+from kdump.storage.object_store import object_store
+from kdump.storage.source import InputFile
+from kdump.storage.walk import BatchChunk, Walk
+
+_STEP_BYTES: Final = 4 << 20
+KEPT_BYTES: Final = 64 << 20
+"""What is kept of objects between the two reads; of a transaction that is longer the begin is fetched twice."""
+
+
+class OutcomesAhead:
+    """Decides the transactions of slices as kdump.log.isolation.decide does, as far as the records that are read need.
+
+    The log is taken for one that is in order and lacks nothing. `is_whole`: the log ends with the slices.
+    """
+
+    def __init__(self, slices: Sequence[LogSlice], max_batch_bytes: int, *, is_whole: bool = True) -> None:
+        self.transactions = Transactions(anchored=True, decided=True)
+        self._slices, self._max_batch_bytes, self._is_whole = slices, max_batch_bytes, is_whole
+        self._steps: Iterator[None] | None = None
+        self._now = 0
+        self._reached = 0, 0
+
+    def begin(self, number: int) -> None:
+        """Go on with the records of the slice of this number."""
+        self._now = number
+        self.transactions.begin(number)
+
+    def take(self, chunk: BatchChunk) -> None:
+        """Decide about the batches of a chunk. Raises HeadersNeeded where the log is another one, and SourceError."""
+        start, stop = chunk.row(0).position, (self._now, chunk.walk.position)
+        if self._steps is None:
+            if not chunk.walk.scanner.state().transactional:
+                return
+            object_store().keep_more(KEPT_BYTES)
+            self._steps = self._replay(self._now, start)
+        if self._knows(stop):
+            return
+        for _ in self._steps:
+            if self._knows(stop):
+                break
+        self.transactions.begin(self._now)
+        self.transactions.forget(start)
+        self.transactions.seal()
+
+    def close(self) -> None:
+        """Read no further."""
+        self._steps = None
+
+    def _knows(self, stop: tuple[int, int]) -> bool:
+        """Whether it is decided what became of all batches before a place."""
+        if self._reached >= (len(self._slices), 0):
+            return True
+        return self._reached >= stop and not self.transactions.is_open_before(*stop)
+
+    def _replay(self, number: int, position: int) -> Iterator[None]:
+        """Replay the batches from a place on, step by step."""
+        for each in self._slices[number:]:
+            with each.log.open() as source:
+                stop = source.size if each.stop is None else min(each.stop, source.size)
+                source.read_until(stop)
+                walk: Walk | None = None
+                runs = Runs()
+                while position < stop:
+                    part = each._replace(start=position, stop=min(position + _STEP_BYTES, stop))
+                    self.transactions.begin(number)
+                    walk = self._step(part, source, runs, walk)
+                    position = walk.position
+                    self._reached = number, position
+                    yield
+            number, position = number + 1, 0
+            position = self._slices[number].start if number < len(self._slices) else 0
+            self._reached = number, position
+        if not self._is_whole and self.transactions.open_count:
+            raise HeadersNeeded
+
+    def _step(self, part: LogSlice, source: InputFile, runs: Runs, before: Walk | None) -> Walk:
+        """Replay the batches that begin in a part of a slice. Raises HeadersNeeded for what is no valid batch."""
+        how = {"max_batch_bytes": self._max_batch_bytes, "runs": runs, "on_events": self.transactions.add}
+        if before is not None:
+            how |= {"after": before, "scanner": before.scanner}
+        walk = walk_of_slice(part, source, **how)
+        if not all(isinstance(item, BatchChunk) and not item.damaged for item in walk):
+            raise HeadersNeeded
+        return walk
