@@ -18,10 +18,15 @@
 
 typedef struct { uint64_t sums[2]; } KdNhSums;
 
-/* A text. `batch`: the sums of the numbers of its batch. `numbers` are those of the record; the last is the number of
- * the bytes of the text. */
+/* What the texts of a batch have in common, and its sums, which are set with those of the first texts. */
 typedef struct {
-    KdNhSums batch;
+    uint64_t numbers[4];
+    KdNhSums sums;
+} KdNhBatch;
+
+/* A text. `numbers` are those of the record; the last is the number of the bytes of the text. */
+typedef struct {
+    const KdNhBatch *batch;
     uint64_t numbers[4];
     const uint8_t *text;
 } KdNhJob;
@@ -91,21 +96,19 @@ static void kd_nh_long(KdNhText text_sums, KdNhSums total, const KdNhJob *job, c
     kd_sip_end(&s, chunks << 4 << 56, (int64_t *)pair);
 }
 
-/* Return the sums of the four numbers of a batch. */
-static inline KdNhSums kd_nh_batch(const uint64_t *numbers, const uint8_t *key) {
-    KdNhSums total = {{0, 0}};
-    kd_nh_numbers(&total, numbers, key);
-    return total;
-}
-
-/* Set a pair of words to the sums of each text. `after`: where the readable bytes end. */
-static void kd_nh_single(const KdNhJob *jobs, int64_t count, const uint8_t *after, const uint8_t *key,
-                         const KdSip *begin, uint64_t *pairs) {
+/* Set the sums of batches, and a pair of words to the sums of each text. `after`: where the readable bytes end. */
+static void kd_nh_single(KdNhBatch *batches, int64_t batch_count, const KdNhJob *jobs, int64_t count,
+                         const uint8_t *after, const uint8_t *key, const KdSip *begin, uint64_t *pairs) {
+    const KdNhSums zero = {{0, 0}};
     KdNhSums total;
     int64_t size;
+    for (; batch_count > 0; batch_count--, batches++) {
+        batches->sums = zero;
+        kd_nh_numbers(&batches->sums, batches->numbers, key);
+    }
     for (; count > 0; count--, jobs++, pairs += 2) {
         size = (int64_t)jobs->numbers[3];
-        total = jobs->batch;
+        total = jobs->batch->sums;
         kd_nh_numbers(&total, jobs->numbers, key + KD_NH_LEAD / 2);
         if (size > KD_NH_CHUNK) {
             kd_nh_long(kd_nh_text, total, jobs, after, key + KD_NH_LEAD, begin, pairs);
@@ -159,19 +162,23 @@ KD_SIP_TARGET2 static KdNhSums kd_nh_chunk4(KdNhSums total, const uint8_t *text,
 }
 
 /* As kd_nh_single. */
-KD_SIP_TARGET2 static void kd_nh_half(const KdNhJob *jobs, int64_t count, const uint8_t *after, const uint8_t *key,
-                                      const KdSip *begin, uint64_t *pairs) {
+KD_SIP_TARGET2 static void kd_nh_half(KdNhBatch *batches, int64_t batch_count, const KdNhJob *jobs, int64_t count,
+                                      const uint8_t *after, const uint8_t *key, const KdSip *begin, uint64_t *pairs) {
     const KdNhFour zero = {_mm256_setzero_si256(), _mm256_setzero_si256()};
     KdNhFour sums;
     KdNhSums total;
     __m128i sum;
     int64_t size;
+    for (; batch_count > 0; batch_count--, batches++) {
+        sum = kd_nh_total4(kd_nh_add4(zero, KD_LOADED4(batches->numbers), key), _mm_setzero_si128());
+        _mm_storeu_si128((__m128i *)batches->sums.sums, sum);
+    }
     for (; count > 0; count--, jobs++, pairs += 2) {
         size = (int64_t)jobs->numbers[3];
         sums = kd_nh_add4(zero, KD_LOADED4(jobs->numbers), key + KD_NH_LEAD / 2);
         if (size <= KD_NH_CHUNK)
             sums = kd_nh_text4(sums, jobs->text, size, after, key + KD_NH_LEAD);
-        sum = kd_nh_total4(sums, KD_LOADED2(jobs->batch.sums));
+        sum = kd_nh_total4(sums, KD_LOADED2(jobs->batch->sums.sums));
         _mm_storeu_si128((__m128i *)pairs, sum);
         if (size > KD_NH_CHUNK) {
             memcpy(total.sums, pairs, 16);
@@ -181,8 +188,8 @@ KD_SIP_TARGET2 static void kd_nh_half(const KdNhJob *jobs, int64_t count, const 
 }
 #endif
 
-typedef void (*KdNhMany)(const KdNhJob *jobs, int64_t count, const uint8_t *after, const uint8_t *key,
-                         const KdSip *begin, uint64_t *pairs);
+typedef void (*KdNhMany)(KdNhBatch *batches, int64_t batch_count, const KdNhJob *jobs, int64_t count,
+                         const uint8_t *after, const uint8_t *key, const KdSip *begin, uint64_t *pairs);
 
 /* The way with the number of that of SipHash. */
 static KdNhMany kd_nh_way(int number) {

@@ -14,6 +14,10 @@ sums. The hash of a key is SipHash-2-4 of the key.
 
 from typing_extensions import Buffer
 
+from kdump.kernel.scan import BatchTaker
+from kdump.kernel.sketches import RecordSketch
+from kdump.kernel.transactions import UncommittedBatches
+
 HASH_COLUMNS: tuple[str, ...]
 TOMBSTONE: int
 NO_KEY: int
@@ -74,6 +78,32 @@ class RecordHasher:
         """Hash the messages in int64 rows of kdump.kernel.records.RECORD_COLUMNS, of magic 0 or 1, from row `at` on.
 
         Returns the number of the row after them.
+        """
+
+class BatchSketcher(BatchTaker):
+    """Takes uncompressed batches in order from a scan, and adds their records to a sketch, taken for committed.
+
+    It leaves those that a log cleaner may have gone over, and data of transactions, which `uncommitted` has to note, of
+    offsets from `start` on. `hasher` has nothing else to do during a scan, and no keys.
+    """
+
+    failed: bool
+    """Records could not be read: the sketch is of no use."""
+
+    def __init__(
+        self, hasher: RecordHasher, sketch: RecordSketch, uncommitted: UncommittedBatches | None = None, start: int = 0
+    ) -> None: ...
+    def add_to(self, sketch: RecordSketch) -> None:
+        """Add what comes next to another sketch."""
+
+    def stop(self) -> None:
+        """Take no more."""
+
+    def facts(self) -> tuple[int, int, list[tuple[int, int, int, int]], int, int, int, int] | None:
+        """What it took since the last call, adjacent batches: as facts_of says it of rows, None for nothing.
+
+        Returns (the first offset, the one after the last, the runs of leader epochs, the position of the first batch,
+        that of the last one, the one after it, the magic of the first).
         """
 
 class KeyStates:

@@ -9,36 +9,31 @@ longer than the hash of it. The tests have the vectors that the authors of SipHa
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
 from kdump.kernel.cursor cimport Fields, next_key_and_value, next_message, whole_batch
 from kdump.kernel.key_table cimport KeyTable, add_row, first_slot, index_rows, release, set_up
 from kdump.kernel.layout cimport (
-    ATTRIBUTES_AT, BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CODEC_MASK, CONTROL_FLAG, HEADER, LEADER_EPOCH_AT,
-    LOG_APPEND_TIME, MAGIC_AT, MAX_TIMESTAMP_AT, MESSAGE_ATTRIBUTES_AT, NO_VALUE, PRODUCER_EPOCH_AT, PRODUCER_ID_AT,
-    R_AT, R_KEY_AT, R_KEY_SIZE, R_OFFSET, R_SIZE, R_TIMESTAMP, R_VALUE_SIZE, RECORD_WIDTH, RECORDS_COUNT_AT,
-    TRANSACTIONAL_FLAG, UP_TO_MAGIC, attributes_of, be16, be32, be64, last_offset_of,
+    ATTRIBUTES_AT, BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CODEC_MASK, CONTROL_FLAG, DELETE_HORIZON_FLAG, HEADER,
+    LEADER_EPOCH_AT, LOG_APPEND_TIME, MAGIC_AT, MAX_TIMESTAMP_AT, MESSAGE_ATTRIBUTES_AT, NO_VALUE, PRODUCER_EPOCH_AT,
+    PRODUCER_ID_AT, RECORDS_COUNT_AT, RECORD_WIDTH, R_AT, R_KEY_AT, R_KEY_SIZE, R_OFFSET, R_SIZE, R_TIMESTAMP,
+    R_VALUE_SIZE, TRANSACTIONAL_FLAG, UP_TO_MAGIC, attributes_of, be16, be32, be64, last_offset_of,
 )
 from kdump.kernel.records cimport MESSAGE_FIELDS, Message
-from kdump.kernel.transactions cimport D_ABORTED, D_COMMITTED, D_UNDECIDED
+from kdump.kernel.scan cimport BatchTaker
+from kdump.kernel.sketches cimport (
+    CONTROL_BIT, H_EPOCH, H_FLAGS, H_HIGH, H_KEY_HIGH, H_KEY_LOW, H_LOW, H_OFFSET, HASH_WIDTH, NO_KEY_BIT,
+    OUTCOME_SHIFT, TOMBSTONE_BIT, RecordSketch,
+)
+from kdump.kernel.transactions cimport D_ABORTED, D_COMMITTED, D_UNDECIDED, UncommittedBatches
 
 HASH_COLUMNS = ("offset", "key_high", "key_low", "high", "low", "flags", "leader_epoch")
 cdef enum:
-    H_OFFSET = 0
-    H_KEY_HIGH
-    H_KEY_LOW
-    H_HIGH
-    H_LOW
-    H_FLAGS
-    H_EPOCH
-    HASH_WIDTH
-    TOMBSTONE_BIT = 1
-    NO_KEY_BIT = 2
-    CONTROL_BIT = 4
-    OUTCOME_SHIFT = 4
     SMALLEST_RECORD = 7   # seven fields of a byte each
     MOST_JOBS = 256       # rows that wait for their hashes
+    AT_ONCE = 256         # rows that go to a sketch together: they stay in the first-level cache
+    MOST_RUNS = 256       # of leader epochs
     KEPT_ATTRIBUTES = LOG_APPEND_TIME | TRANSACTIONAL_FLAG | CONTROL_FLAG
     # A row of a key: the last record of each copy as 2 * offset + tombstone, -1: none.
     S_HIGH = 0
@@ -77,15 +72,15 @@ cdef extern from "siphash.h":
 cdef extern from "nh.h":
     enum:
         KD_NH_KEY
-    ctypedef struct KdNhSums:
-        pass
+    ctypedef struct KdNhBatch:
+        uint64_t numbers[4]
     ctypedef struct KdNhJob:
-        KdNhSums batch
+        const KdNhBatch *batch
         uint64_t numbers[4]
         const uint8_t *text
-    ctypedef void (*KdNhMany)(const KdNhJob *jobs, int64_t count, const uint8_t *after, const uint8_t *key,
-                              const KdSip *begin, uint64_t *pairs) noexcept nogil
-    KdNhSums kd_nh_batch(const uint64_t *numbers, const uint8_t *key) noexcept nogil
+    ctypedef void (*KdNhMany)(KdNhBatch *batches, int64_t batch_count, const KdNhJob *jobs, int64_t count,
+                              const uint8_t *after, const uint8_t *key, const KdSip *begin,
+                              uint64_t *pairs) noexcept nogil
     KdNhMany kd_nh_way(int number) noexcept nogil
 
 assert MOST_JOBS == KD_SIP_JOBS
@@ -125,8 +120,8 @@ cdef class RecordHasher:
     cdef KdSipJob _key_jobs[MOST_JOBS]
     cdef KdNhJob _record_jobs[MOST_JOBS]  # of the rows from `_hashed` on
     cdef KdNhMany _sum_many
-    cdef KdNhSums _of_messages  # in place of those of a batch
-    cdef int64_t _key_count, _hashed
+    cdef KdNhBatch _batches[MOST_JOBS + 1]  # of the jobs; the first has what messages have in place of a batch
+    cdef int64_t _key_count, _batch_count, _hashed
     cdef KdSipHash _hash_many
     cdef KdSipPairs _hash_pairs
     cdef int64_t _first, _stop, _capacity
@@ -138,7 +133,6 @@ cdef class RecordHasher:
     def __cinit__(self, bytes key, int64_t first, int64_t stop, *, bint keys=True, bint contents=True,
                   int64_t capacity=8192, str implementation=SIPHASH_IMPLS[-1]):
         cdef uint64_t words[2]
-        cdef uint64_t numbers[4]
         if not 1 <= capacity <= 1 << 20:
             raise ValueError("capacity")
         if implementation not in SIPHASH_IMPLS:
@@ -150,8 +144,7 @@ cdef class RecordHasher:
         kd_sip_begin(&self._begin, words[0], words[1])
         keys_of_sums = expanded(key)
         memcpy(self._sum_key, <const char *> keys_of_sums, KD_NH_KEY)
-        numbers[:] = [NO_VALUE, NO_VALUE, NO_VALUE, NO_VALUE]
-        self._of_messages = kd_nh_batch(numbers, self._sum_key)
+        self._batches[0].numbers[:] = [NO_VALUE, NO_VALUE, NO_VALUE, NO_VALUE]
         memcpy(words, <const char *> keys_of_sums + KD_NH_KEY, 16)
         kd_sip_begin(&self._record_begin, words[0], words[1])
         self._first = first
@@ -168,6 +161,7 @@ cdef class RecordHasher:
         self._end_cells = <int64_t *> self._end_view.buf
         self.ends = memoryview(buffer).cast("q")
         self.count = self.at = self.ended = self.batches = self._hashed = 0
+        self._batch_count = 1
 
     def __dealloc__(self):
         if self._cells != NULL:
@@ -178,6 +172,7 @@ cdef class RecordHasher:
     cdef void _begin_call(self) noexcept nogil:
         """Forget the rows, and what a call that raised has left to be hashed: its bytes are gone."""
         self.count = self.at = self.ended = self._hashed = self._key_count = 0
+        self._batch_count = 1
 
     cdef void _end_batch(self, int64_t end) noexcept nogil:
         self._end_cells[2 * self.ended] = self.count
@@ -190,34 +185,40 @@ cdef class RecordHasher:
         cdef int64_t count = self.count - self._hashed
         self._hash_many(&self._begin, self._key_jobs, self._key_count)
         if self._contents:
-            self._sum_many(self._record_jobs, count, after, self._sum_key, &self._record_begin, pairs)
+            self._sum_many(self._batches, self._batch_count, self._record_jobs, count, after, self._sum_key,
+                           &self._record_begin, pairs)
             self._hash_pairs(&self._record_begin, pairs, count, self._cells + self._hashed * HASH_WIDTH + H_HIGH,
                              HASH_WIDTH)
         self._key_count = 0
+        self._batch_count = 1
         self._hashed = self.count
 
-    cdef KdNhSums _of_batch(self, const uint8_t *head) noexcept nogil:
-        """The sums of what the records of a batch have in common."""
-        cdef uint64_t numbers[4]
-        numbers[0] = <uint64_t> be64(head)
-        numbers[1] = <uint64_t> last_offset_of(head)
-        numbers[2] = <uint64_t> be64(head + PRODUCER_ID_AT)
-        numbers[3] = (<uint64_t> <uint32_t> be32(head + BASE_SEQUENCE_AT) << 32
-                      | <uint64_t> (be16(head + PRODUCER_EPOCH_AT) & 0xffff) << 16
-                      | <uint64_t> (attributes_of(head) & KEPT_ATTRIBUTES))
-        return kd_nh_batch(numbers, self._sum_key)
+    cdef inline const KdNhBatch *_add_batch(self, const uint8_t *head, const uint8_t *after) noexcept nogil:
+        """What the records of a batch have in common, until the next call of `_flush`."""
+        cdef KdNhBatch *batch
+        if self._batch_count == MOST_JOBS + 1:  # of as many, no record was wanted
+            self._flush(after)
+        batch = self._batches + self._batch_count
+        self._batch_count += 1
+        batch.numbers[0] = <uint64_t> be64(head)
+        batch.numbers[1] = <uint64_t> last_offset_of(head)
+        batch.numbers[2] = <uint64_t> be64(head + PRODUCER_ID_AT)
+        batch.numbers[3] = (<uint64_t> <uint32_t> be32(head + BASE_SEQUENCE_AT) << 32
+                            | <uint64_t> (be16(head + PRODUCER_EPOCH_AT) & 0xffff) << 16
+                            | <uint64_t> (attributes_of(head) & KEPT_ATTRIBUTES))
+        return batch
 
     cdef const uint8_t *_hash(self, const uint8_t *head, const uint8_t *p, const uint8_t *end, const uint8_t *after,
-                              int64_t *left, int outcome, int *status) noexcept nogil:
-        """Add the rows of the next records of a batch, as many as there is room for; returns where they end.
+                              int64_t *left, int64_t room, int outcome, int *status) noexcept nogil:
+        """Add the rows of the next records of a batch, at most `room`, which there is; returns where they end.
 
         The hashes come with `_flush`, while the bytes are still there. `after`: where the readable bytes end.
         """
         # What is of the hasher is here meanwhile: of what a row changes the compiler knows no bounds.
-        cdef int64_t keys = self._key_count, first = self._first, records = left[0], room = self._capacity - self.count
+        cdef const KdNhBatch *batch = self._add_batch(head, after)
+        cdef int64_t keys = self._key_count, first = self._first, records = left[0]
         cdef uint64_t span = <uint64_t> max(self._stop - first, <int64_t> 0)
         cdef bint with_keys = self._keys
-        cdef KdNhSums of_batch = self._of_batch(head)
         cdef KdNhJob *job = self._record_jobs + (self.count - self._hashed)
         cdef KdNhJob *jobs_end = self._record_jobs + MOST_JOBS
         cdef Fields f
@@ -242,7 +243,7 @@ cdef class RecordHasher:
             if job == jobs_end:
                 self.count, self._key_count = (row - self._cells) // HASH_WIDTH, keys
                 self._flush(after)
-                job, keys = self._record_jobs, 0
+                job, keys, batch = self._record_jobs, 0, self._add_batch(head, after)
             row[H_OFFSET] = offset
             row[H_FLAGS] = flags | (TOMBSTONE_BIT if f.value_size < 0 else 0) | (NO_KEY_BIT if f.key_size < 0 else 0)
             row[H_EPOCH] = epoch
@@ -251,7 +252,7 @@ cdef class RecordHasher:
                 if f.key_size >= 0:
                     kd_sip_set(self._key_jobs + keys, f.key, f.key_size, row + H_KEY_HIGH)
                     keys += 1
-            job.batch = of_batch
+            job.batch = batch
             job.numbers[0] = <uint64_t> offset
             job.numbers[1] = timestamp + (<uint64_t> f.timestamp_delta & of_record)
             job.numbers[2] = (<uint64_t> <uint32_t> max(f.key_size, -1) << 32 | <uint32_t> max(f.value_size, -1))
@@ -281,7 +282,7 @@ cdef class RecordHasher:
             if key_size >= 0:
                 kd_sip_set(self._key_jobs + self._key_count, key, key_size, row + H_KEY_HIGH)
                 self._key_count += 1
-        job.batch = self._of_messages
+        job.batch = self._batches
         job.numbers[0] = <uint64_t> offset
         job.numbers[1] = <uint64_t> timestamp
         job.numbers[2] = <uint64_t> <uint32_t> max(key_size, -1) << 32 | <uint32_t> max(value_size, -1)
@@ -342,7 +343,7 @@ cdef class RecordHasher:
                 size = total - HEADER
                 if left > size // SMALLEST_RECORD or left > self._capacity - self.count:
                     break
-                self._hash(head, head + HEADER, head + total, after, &left, outcome, &status)
+                self._hash(head, head + HEADER, head + total, after, &left, left, outcome, &status)
                 if status:
                     break
                 at += total
@@ -368,7 +369,8 @@ cdef class RecordHasher:
                     raise ValueError("at")
                 start = <const uint8_t *> view.buf
                 after = start + view.len
-                p = self._hash(<const uint8_t *> head.buf, start + at, after, after, &left, outcome, &status)
+                p = self._hash(<const uint8_t *> head.buf, start + at, after, after, &left, self._capacity, outcome,
+                               &status)
                 self._flush(after)
                 at = p - start
             finally:
@@ -406,6 +408,135 @@ cdef class RecordHasher:
             PyBuffer_Release(&view)
         return at
 
+
+@cython.final
+cdef class BatchSketcher(BatchTaker):
+    """See record_hashes.pyi."""
+
+    cdef RecordHasher _hasher
+    cdef RecordSketch _sketch
+    cdef UncommittedBatches _uncommitted
+    cdef int64_t _start
+    cdef readonly bint failed
+    cdef bint _stopped
+    # Of the batches since the last call of `facts`.
+    cdef int64_t _batches, _first, _next, _position, _last_position, _end_position, _magic, _run_count
+    cdef int64_t _runs[MOST_RUNS][4]  # epoch, first and last offset, batches
+
+    def __cinit__(self, RecordHasher hasher not None, RecordSketch sketch not None,
+                  UncommittedBatches uncommitted=None, int64_t start=0):
+        if hasher._capacity < AT_ONCE:
+            raise ValueError("capacity")
+        self._hasher = hasher
+        self._sketch = sketch
+        self._uncommitted = uncommitted
+        self._start = start
+
+    def add_to(self, RecordSketch sketch not None):
+        self._sketch = sketch
+
+    def stop(self):
+        self._stopped = True
+
+    def facts(self):
+        cdef int64_t i
+        cdef list runs
+        if self._batches == 0:
+            return None
+        runs = [(self._runs[i][0], self._runs[i][1], self._runs[i][2], self._runs[i][3])
+                for i in range(self._run_count)]
+        self._batches = self._run_count = 0
+        return (self._first, self._next, runs, self._position, self._last_position, self._end_position, self._magic)
+
+    cdef inline int64_t _room(self) noexcept nogil:
+        """How many rows may come before they go to the sketch. Of many ends of batches it needs the newest alone."""
+        cdef int64_t count = self._hasher.count, ended = self._hasher.ended
+        cdef int64_t room = (self._hasher._capacity if ended > count >> 3 else AT_ONCE) - count
+        return 0 if room < 0 or ended + 1 >= self._hasher._capacity else room
+
+    cdef void begin(self) noexcept nogil:
+        self._hasher._begin_call()
+
+    cdef void end(self, const uint8_t *after) noexcept nogil:
+        self._hasher._flush(after)
+        if self._sketch._add(self._hasher._cells, self._hasher.count, self._hasher._end_cells,
+                             self._hasher.ended) < self._hasher.count:
+            self.failed = True
+        self._hasher._begin_call()
+
+    cdef bint take(self, const uint8_t *p, int64_t total, int64_t position, const uint8_t *after) noexcept nogil:
+        cdef int64_t first = be64(p), last = first, epoch = -1, count = 1
+        cdef int64_t *run = self._runs[self._run_count - 1] if self._run_count else NULL
+        cdef int attributes = 0
+        if self._stopped or self.failed or first < 0:
+            return False
+        if self._batches and (first < self._next or position != self._end_position):
+            return False
+        if p[MAGIC_AT] == 2:
+            last = last_offset_of(p)
+            epoch = be32(p + LEADER_EPOCH_AT)
+            count = be32(p + RECORDS_COUNT_AT)
+            attributes = attributes_of(p)
+            # Where records are missing, a log cleaner was there.
+            if last < first or last == INT64_MAX or count <= last - first or attributes & DELETE_HORIZON_FLAG:
+                return False
+            if attributes & CODEC_MASK or count > (total - HEADER) // SMALLEST_RECORD:
+                return False
+        elif first == INT64_MAX or p[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK:
+            return False
+        if run == NULL or run[0] != epoch:
+            if self._run_count == MOST_RUNS:
+                return False
+            run = self._runs[self._run_count]
+            run[0], run[1], run[3] = epoch, first, 0
+        if p[MAGIC_AT] == 2:
+            if not self._note(p, total, position, last, attributes) or not self._hash(p, total, count, after):
+                return False
+        else:
+            if self._room() == 0:
+                self.end(after)
+            if not self._hasher._hash_message(p, total, after):
+                return False
+        self._hasher._end_batch(last + 1)
+        if self._batches == 0:
+            self._first, self._position, self._magic = first, position, p[MAGIC_AT]
+        self._run_count += run[3] == 0
+        run[2] = last
+        run[3] += 1
+        self._batches += 1
+        self._next, self._last_position, self._end_position = last + 1, position, position + total
+        return True
+
+    cdef bint _note(self, const uint8_t *head, int64_t total, int64_t position, int64_t last,
+                    int attributes) noexcept nogil:
+        """Note a batch of a transaction that may not be committed. False where that is not possible."""
+        cdef int added
+        if attributes & (TRANSACTIONAL_FLAG | CONTROL_FLAG) != TRANSACTIONAL_FLAG:
+            return True
+        if self._uncommitted is None:
+            return False
+        if last < self._start:
+            return True
+        added = self._uncommitted.append(be64(head + PRODUCER_ID_AT), position, total)
+        if added < 0:
+            self.failed = True
+        return added == 1
+
+    cdef bint _hash(self, const uint8_t *head, int64_t total, int64_t left, const uint8_t *after) noexcept nogil:
+        """Add the records of a batch. False where they cannot be read: nothing of the sketch is of use then."""
+        cdef const uint8_t *p = head + HEADER
+        cdef int status = 0
+        cdef int64_t room
+        while left > 0:
+            room = self._room()
+            if room == 0:
+                self.end(after)
+                room = AT_ONCE
+            p = self._hasher._hash(head, p, head + total, after, &left, room, D_COMMITTED, &status)
+            if status:
+                self.failed = True
+                return False
+        return True
 
 # ---- the last record of each key in two copies
 

@@ -28,6 +28,9 @@ SCAN_DAMAGED: int
 SCAN_BREAK: int
 """A scan returned because the next batch does not continue the one before (`Scanner.stop_at_break`)."""
 
+class BatchTaker:
+    """Takes valid batches from a scan, which makes no rows of them then."""
+
 class Scanner:
     """Walks over one segment: checks framing, checksums, headers, and each header against the one before it.
 
@@ -38,6 +41,7 @@ class Scanner:
     `capacity`: the largest number of rows of one call.
     `runs`: records the batches of producers. At RUNS_FULL events a scan returns SCAN_FULL.
     `indexes`: checks or builds index entries with the batches.
+    `taker`: takes batches up to the first of a scan that it does not take.
     """
 
     rows: memoryview
@@ -68,6 +72,7 @@ class Scanner:
         capacity: int = ...,
         runs: Runs | None = None,
         indexes: IndexTracker | None = None,
+        taker: BatchTaker | None = None,
     ) -> None: ...
     def sum_cells(self, rows: bytearray, cell_bytes: int, start: int) -> None:
         """Add each batch from now on to the row of the cell of `cell_bytes` in which it begins.

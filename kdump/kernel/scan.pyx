@@ -89,34 +89,18 @@ cdef struct EpochStart:
     int64_t position
 
 
-cdef inline int64_t batch_bits(RecordsDiagnosis *v, int64_t count, int64_t max_timestamp,
-                               bint create_time) noexcept nogil:
-    """Return the suspect bits for the records of a batch of magic 2."""
-    if v.status and v.status < CONTROL_KEY:
-        return S_STRUCTURE
-    if count <= 0:
-        return 0
-    return ((S_CONTROL if v.status else 0) | (S_VARINT if v.varint_record >= 0 else 0)
-            | (S_DELTA if v.delta_record >= 0 else 0)
-            | (S_TIME if create_time and v.max_timestamp != max_timestamp else 0))
+cdef class BatchTaker:
+    """See scan.pyi. A subclass has these methods."""
 
+    cdef void begin(self) noexcept nogil:
+        """A call of the scan begins."""
 
-cdef inline int64_t message_bits(RecordsDiagnosis *v, int64_t timestamp, bint timed) noexcept nogil:
-    """Return the suspect bits of a message, or of the messages inside a wrapper message."""
-    cdef int64_t bits = 0
-    if v.status:
-        return S_WRAPPER if v.status >= WRAPPER_SIZE else S_STRUCTURE
-    if v.inner_crc >= 0:
-        bits |= S_INNER_CRC
-    if v.trailing >= 0:
-        bits |= S_TRAILING
-    if v.partial:
-        bits |= S_PARTIAL
-    if v.delta_record >= 0:
-        bits |= S_DELTA
-    if timed and v.max_timestamp != NO_VALUE and v.max_timestamp != timestamp:
-        bits |= S_TIME
-    return bits
+    cdef bint take(self, const uint8_t *p, int64_t total, int64_t position, const uint8_t *after) noexcept nogil:
+        """Take the batch at p; False: its row is wanted. Its bytes are there until `end`, those readable to `after`."""
+        return False
+
+    cdef void end(self, const uint8_t *after) noexcept nogil:
+        """The call ends."""
 
 
 @cython.final
@@ -138,6 +122,8 @@ cdef class Scanner:
     cdef IndexTracker _indexes
     cdef Due *_due            # that of _indexes; _never without indexes
     cdef Due _never
+    cdef BatchTaker _taker    # of batches whose rows are not wanted
+    cdef bint _taken          # the batch
     cdef int32_t _listed_epoch
     cdef EpochStart *_epochs
     cdef Py_ssize_t _epoch_count
@@ -159,7 +145,8 @@ cdef class Scanner:
     cdef bytearray _cell_rows
 
     def __init__(self, int64_t base_offset=-1, *, bint deep=False, bint everything=False,
-                 int64_t max_batch_bytes=1 << 30, Py_ssize_t capacity=256, runs=None, IndexTracker indexes=None):
+                 int64_t max_batch_bytes=1 << 30, Py_ssize_t capacity=256, runs=None, IndexTracker indexes=None,
+                 BatchTaker taker=None):
         self._capacity = capacity
         self._storage = bytearray(capacity * BATCH_WIDTH * 8)
         self._row = <int64_t *> PyByteArray_AsString(self._storage)
@@ -180,6 +167,7 @@ cdef class Scanner:
             self._recorder = recorder_of(runs)
         self._never.position = self._never.interval = self._never.offset = INT64_MAX
         self._indexes = indexes
+        self._taker = taker
         self._due = &self._never if indexes is None else &indexes.due
         self.state_end = base_offset
         self._listed_epoch = -1
@@ -230,7 +218,12 @@ cdef class Scanner:
             if self._indexes is not None:
                 self._indexes.begin(position)
             with nogil:
+                if self._taker is not None:
+                    self._taker.begin()
                 reason = self.walk(<const uint8_t *> view.buf, start, end, position, stop, file_end)
+                self._taken = False
+                if self._taker is not None:
+                    self._taker.end(<const uint8_t *> view.buf + end)
         finally:
             PyBuffer_Release(&view)
         return reason
@@ -241,6 +234,8 @@ cdef class Scanner:
         cdef int64_t left, total
         cdef int found
         cdef uint32_t computed
+        # After a batch that is not taken, rows say what follows, so that all are in order.
+        cdef bint takes = self._taker is not None
         self.need = 0
         while True:
             self.stop = at
@@ -267,6 +262,8 @@ cdef class Scanner:
                 return DAMAGED
             if self._stops_at_break and self.breaks(p, total, end - at):
                 return DAMAGED + 1
+            if takes:
+                takes = self._taken = self._taker.take(p, total, position, base + end)
             if p[MAGIC_AT] == 2:
                 self.batch(p, total, position, computed, True)
             else:
@@ -530,7 +527,7 @@ cdef class Scanner:
         cdef RecordsDiagnosis v
         cdef int64_t *row = self._row + self.count * BATCH_WIDTH
         cdef bint checked = False
-        if s.everything:
+        if s.everything and not self._taken:
             self.fill_row(row, p, total, position, computed)
         cdef int64_t previous_offset = s.known_last if s.linked else NO_VALUE
         cdef int64_t previous_epoch = s.known_epoch
@@ -576,7 +573,7 @@ cdef class Scanner:
             s.produced += 1
             if self._recorder != NULL:
                 self.record_producer(p, total, position, last, &v if checked else NULL)
-        if bits or s.everything:
+        if (bits or s.everything) and not self._taken:
             if not s.everything:
                 self.fill_row(row, p, total, position, computed)
             row[PREVIOUS_OFFSET] = previous_offset
@@ -625,7 +622,7 @@ cdef class Scanner:
                     bits |= S_STRUCTURE if not fits else S_WRAPPER if m.value_size <= 0 else S_OPEN
                     if fits and m.trailing:
                         bits |= S_TRAILING
-        if bits or s.everything:
+        if (bits or s.everything) and not self._taken:
             self.fill_row(row, p, total, position, computed)
             row[PREVIOUS_OFFSET] = previous_offset
             row[PREVIOUS_BASE_OFFSET] = s.before_break if bits & (S_OFFSET_RANGE | S_OFFSET_BACKWARDS) else NO_VALUE

@@ -105,11 +105,14 @@ class KeyParts:
     def take(self, part: int) -> bytes:
         """What a part has, which is then empty."""
 
-def facts_of(rows: Buffer, count: int, end_offset: int) -> tuple[int, int, bool, int, list[tuple[int, int, int, int]]]:
+def facts_of(
+    rows: Buffer, count: int, end_offset: int
+) -> tuple[int, int, bool, int, list[tuple[int, int, int, int]], int, int, int, int]:
     """What so many rows of a scan (kdump.kernel.scan.BATCH_COLUMNS) of batches say that come after `end_offset`.
 
     Returns (the first offset, the one after the last, whether the offsets of each batch rise above those before, the
     offset after the last batch that a log cleaner went over or -1, the runs of leader epochs: epoch (-1 for messages,
-    which have none), first and last offset, number of batches). The header of a wrapper message has its last offset
+    which have none), first and last offset, number of batches, the position of the first batch and of the last one, the
+    one after it, the magic of the first). The header of a wrapper message has its last offset
     alone: the first one is above that of the batch before.
     """

@@ -15,28 +15,13 @@ from kdump.kernel.key_table cimport (
     KeyTable, add_row, clear, find_row, index_rows, prefetch_row, prefetch_slot, release, set_up,
 )
 from kdump.kernel.layout cimport (
-    ATTRIBUTES, BASE_OFFSET, BATCH_WIDTH, COUNT, DELETE_HORIZON_FLAG, EPOCH, LAST_OFFSET, NO_VALUE,
+    ATTRIBUTES, BASE_OFFSET, BATCH_WIDTH, COUNT, DELETE_HORIZON_FLAG, EPOCH, LAST_OFFSET, MAGIC, NO_VALUE, POSITION,
+    SIZE,
 )
 from kdump.kernel.transactions cimport D_COMMITTED, D_UNDECIDED
 
-from kdump.kernel import record_hashes
-
 cdef enum:
-    # record_hashes.HASH_COLUMNS
-    H_OFFSET = 0
-    H_KEY_HIGH
-    H_KEY_LOW
-    H_HIGH
-    H_LOW
-    H_FLAGS
-    HASH_WIDTH = 7
-    TOMBSTONE_BIT = 1
-    NO_KEY_BIT = 2
-    CONTROL_BIT = 4
-    OUTCOME_SHIFT = 4
     MOST_BORDERS = 1 << 16
-    GRID = 512            # intervals of cuts
-    NEWEST = 384          # batch ends that become cuts
     LARGEST_SHIFT = 62    # of all offsets
     # A row of a key
     L_KEY = 0
@@ -49,16 +34,9 @@ cdef enum:
     PART_BITS = 6
     PARTS = 1 << PART_BITS
     PART_ROWS = 2048
-assert record_hashes.HASH_COLUMNS[:6] == ("offset", "key_high", "key_low", "high", "low", "flags")
-assert len(record_hashes.HASH_COLUMNS) == HASH_WIDTH and record_hashes.OUTCOME == OUTCOME_SHIFT
 NO_KEY_ID, KEY_ID, CONTROL_ID = 0, 1, 2
 CUT_BYTES, KEY_PARTS = 32, PARTS
 INTERVALS, NEWEST_ENDS = GRID, NEWEST
-cdef struct Sum:
-    int64_t count
-    uint64_t low
-    uint64_t high
-
 cdef struct Cut:
     int64_t offset
     int64_t count      # of records below it, and the sum of their hashes
@@ -121,17 +99,6 @@ cdef inline const int64_t *add_rows(const int64_t *row, const int64_t *stop, int
 
 @cython.final
 cdef class RecordSketch:
-    cdef Sum _total
-    cdef Sum _grid[GRID]               # of the offsets that have one number after the shift
-    cdef Sum *_at_borders              # of all records below
-    cdef int64_t *_borders
-    cdef Sum _at_ends[NEWEST]
-    cdef int64_t _ends[NEWEST]
-    cdef uint64_t *_cells
-    cdef int64_t _border_count, _border_at, _end_count, _start, _shift, _limit, _block_shift, _blocks
-    cdef int _bits, _words
-    cdef readonly int64_t keyed, unkeyed, undecided
-
     def __cinit__(self, int64_t start, borders, *, int64_t blocks, int bits, bint of_keys=False):
         cdef Py_buffer view
         cdef int64_t i
@@ -214,12 +181,12 @@ cdef class RecordSketch:
         after = min(((offset >> self._shift) + 1) << self._shift, self._limit)
         return min(after, self._borders[self._border_at]) if self._border_at < self._border_count else after
 
-    cdef inline void _keep(self, int64_t offset, const Sum *some) noexcept nogil:
+    cdef void _keep(self, int64_t offset, const Sum *some) noexcept nogil:
         """Add a sum of records of the interval of an offset."""
         add_sum(&self._total, some)
         add_sum(self._grid + ((offset >> self._shift) - (self._start >> self._shift)), some)
 
-    cdef inline uint64_t *_tables(self, int64_t offset) noexcept nogil:
+    cdef uint64_t *_tables(self, int64_t offset) noexcept nogil:
         """The tables of the block of an offset."""
         cdef int64_t block = (offset >> self._block_shift) - (self._start >> self._block_shift)
         return self._cells + (block * TABLES << self._bits) * self._words
@@ -333,12 +300,13 @@ cdef class RecordSketch:
         finally:
             PyBuffer_Release(&view)
 
-    cdef inline void _end(self, int64_t offset, const Sum *some) noexcept nogil:
+    cdef void _end(self, int64_t offset, const Sum *some) noexcept nogil:
         """Note that a batch ends; `some` are records that are not in the total yet."""
-        cdef int64_t at = self._end_count % NEWEST
+        cdef int64_t at = self._end_at
         self._ends[at] = offset
         self._at_ends[at] = self._total
         add_sum(self._at_ends + at, some)
+        self._end_at = 0 if at == NEWEST - 1 else at + 1  # a division takes longer than all else here
         self._end_count += 1
 
     def end(self, int64_t offset):
@@ -652,13 +620,14 @@ def facts_of(rows, int64_t count, int64_t end_offset):
     cdef Py_buffer view
     cdef const int64_t *row
     cdef int64_t i, first, last, span, begin = 0, before = end_offset, reach = -1
-    cdef int64_t epoch = 0, next_epoch, run_first = 0, batches = 0
+    cdef int64_t epoch = 0, next_epoch, run_first = 0, batches = 0, at, magic, last_position, end_position
     cdef bint ordered = True
     cdef list runs = []
     PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
     try:
         if not 1 <= count <= view.len // (BATCH_WIDTH * 8):
             raise ValueError("count")
+        at, magic = (<const int64_t *> view.buf)[POSITION], (<const int64_t *> view.buf)[MAGIC]
         for i in range(count):
             row = <const int64_t *> view.buf + i * BATCH_WIDTH
             first = row[BASE_OFFSET]
@@ -682,6 +651,7 @@ def facts_of(rows, int64_t count, int64_t end_offset):
             batches += 1
             before = last + 1
         runs.append((epoch, run_first, before - 1, batches))
+        last_position, end_position = row[POSITION], row[POSITION] + row[SIZE]
     finally:
         PyBuffer_Release(&view)
-    return begin, before, ordered, reach, runs
+    return begin, before, ordered, reach, runs, at, last_position, end_position, magic

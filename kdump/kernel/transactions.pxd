@@ -120,6 +120,16 @@ cdef class Transactions:
     cdef void drop_ended(self) noexcept nogil
 
 
+cdef class UncommittedBatches:
+    cdef DecisionTable table   # the markers since the last call of settle
+    cdef DataBatch *batches
+    cdef int64_t count
+    cdef int64_t capacity
+    cdef int64_t most
+    cdef int append(self, int64_t producer_id, int64_t position, int64_t size) noexcept nogil
+    cdef void settle(self) noexcept nogil
+
+
 cdef inline int64_t decision(const DecisionTable *t, int64_t producer_id, int64_t position) noexcept nogil:
     """What becomes of a batch of a producer at a position of the file."""
     cdef int64_t place = t.first + position, low = 0, high = t.count, middle, stop

@@ -688,12 +688,6 @@ def first_markers(cells, producer_ids):
 cdef class UncommittedBatches:
     """See transactions.pyi."""
 
-    cdef DecisionTable table   # the markers since the last call of settle
-    cdef DataBatch *batches
-    cdef int64_t count
-    cdef int64_t capacity
-    cdef int64_t most
-
     def __cinit__(self, int64_t most):
         if most < 1:
             raise ValueError("most")
@@ -710,38 +704,43 @@ cdef class UncommittedBatches:
         cdef Py_buffer view
         cdef const int64_t *row
         cdef int64_t i
+        cdef int added = 1
         PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
         try:
             if not 0 <= count <= view.len // (BATCH_WIDTH * 8):
                 raise ValueError("count")
             for i in range(count):
                 row = <const int64_t *> view.buf + i * BATCH_WIDTH
-                if is_data(row) and not self.append(row):
-                    return False
+                if is_data(row):
+                    added = self.append(row[PRODUCER_ID], row[POSITION], row[SIZE])
+                    if added <= 0:
+                        break
         finally:
             PyBuffer_Release(&view)
-        return True
+        if added < 0:
+            raise MemoryError
+        return added == 1
 
-    cdef bint append(self, const int64_t *row) except -1:
-        """Add a batch; False where there is no room."""
+    cdef int append(self, int64_t producer_id, int64_t position, int64_t size) noexcept nogil:
+        """Add a data batch; 0 where there is no room, -1 without memory."""
         cdef DataBatch *batches
         cdef int64_t capacity
         if self.count == self.most:
             self.settle()
             if 2 * self.count > self.most:
-                return False
+                return 0
         if self.count == self.capacity:
             capacity = min(self.most, max(256, 2 * self.capacity))
             batches = <DataBatch *> realloc(self.batches, capacity * sizeof(DataBatch))
             if batches == NULL:
-                raise MemoryError
+                return -1
             self.batches = batches
             self.capacity = capacity
-        self.batches[self.count].producer_id = row[PRODUCER_ID]
-        self.batches[self.count].place = self.table.first + row[POSITION]
-        self.batches[self.count].size = row[SIZE]
+        self.batches[self.count].producer_id = producer_id
+        self.batches[self.count].place = self.table.first + position
+        self.batches[self.count].size = size
         self.count += 1
-        return True
+        return 1
 
     def add(self, events):
         cdef Py_buffer view

@@ -9,6 +9,7 @@ from kdump.errors import SourceError
 from kdump.format.index import TRANSACTION_ENTRY, AbortedTransaction, aborted_transactions
 from kdump.format.naming import Kind
 from kdump.kernel.producers import Runs
+from kdump.kernel.record_hashes import BatchSketcher
 from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.kernel.sketches import facts_of
@@ -21,11 +22,10 @@ from kdump.storage.copies import topic_id_of
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Partition
 from kdump.storage.source import reader_of
-from kdump.storage.walk import BatchChunk, ForeignBatch, Tail
+from kdump.storage.walk import BatchChunk, ForeignBatch, Tail, Walk
 
 _WIDTH: Final = len(BATCH_COLUMNS)
 _FIRST, _LAST, _MAGIC = map(BATCH_COLUMNS.index, ("base_offset", "last_offset", "magic"))
-_POSITION, _SIZE = BATCH_COLUMNS.index("position"), BATCH_COLUMNS.index("size")
 _ROWS: Final = 2048
 _MOST_DAMAGE: Final = 10_000
 _MOST_ABORTED: Final = 100_000
@@ -50,7 +50,8 @@ class SegmentFacts(NamedTuple):
 class ChunkFacts(NamedTuple):
     """What the headers of adjacent batches say, [first_offset, end_offset), and how far a log cleaner has been so far.
 
-    `is_ordered`: the offsets of each batch rise above those before.
+    `is_ordered`: the offsets of each batch rise above those before. They are at positions [position, end_position), the
+    last one at `last_position`, and the first one has this magic.
     """
 
     first_offset: int
@@ -58,6 +59,15 @@ class ChunkFacts(NamedTuple):
     is_ordered: bool
     reach: int
     epochs: list[EpochRun]
+    position: int
+    last_position: int
+    end_position: int
+    magic: int
+
+
+Watch = Callable[[BatchChunk | None, ChunkFacts], None]
+"""Gets valid batches as they come, None where the taker has them, and what their headers say."""
+_Facts = tuple[int, int, bool, int, list[tuple[int, int, int, int]], int, int, int, int]
 
 
 class LogSurvey(NamedTuple):
@@ -132,19 +142,21 @@ class ProducerFold(Protocol):
 def survey_log(
     partition: Partition,
     max_batch_bytes: int,
-    watch: Callable[[BatchChunk, "ChunkFacts"], None] | None = None,
+    watch: Watch | None = None,
     fold: ProducerFold | None = None,
     known: Callable[[int, int], SegmentFacts | None] | None = None,
+    taker: BatchSketcher | None = None,
 ) -> LogSurvey:
     """Read a copy once. What cannot be read is its `problem`.
 
     `watch` gets the valid batches as they come, and what their headers say. `fold` gets what producers wrote to the
     files with offsets from the log start on, each time behind the batches. `known` is asked before each segment, by its
-    number and the offset that the log before it ends with: a segment whose facts are known is not read.
+    number and the offset that the log before it ends with: a segment whose facts are known is not read. `taker` takes
+    what it can of the batches.
     """
     context = checkpoint_context(partition)
     base = _base_of(partition)
-    survey = _Survey(watch, fold, max(base or 0, context.log_start_offset or 0))
+    survey = _Survey(watch, fold, taker, max(base or 0, context.log_start_offset or 0))
     problem, error = None if context.problem is None else UNREADABLE, context.problem
     logs = [segment.log for segment in partition.segments]
     if any(log.kind is Kind.KAFKA07 for log in logs):
@@ -202,9 +214,9 @@ class _Survey:
     """What is known after each file."""
 
     def __init__(
-        self, watch: Callable[[BatchChunk, ChunkFacts], None] | None, fold: ProducerFold | None, start_offset: int
+        self, watch: Watch | None, fold: ProducerFold | None, taker: BatchSketcher | None, start_offset: int
     ) -> None:
-        self._watch, self._fold, self._start_offset = watch, fold, start_offset
+        self._watch, self._fold, self._taker, self._start_offset = watch, fold, taker, start_offset
         self._folded, self._has_folded = 0, False
         self.first_offset: int | None = None
         self.end_offset = self.reach = 0
@@ -231,25 +243,33 @@ class _Survey:
         """Read a file; the next one has base offset `after`. Raises SourceError."""
         self._begin(log)
         how, fold = self._how_to_fold(after)
+        if self._taker is not None:
+            how["taker"] = self._taker
         with log.open() as source:
             walk = walk_of(
                 log.kind, source, base_offset=log.base_offset, everything=True, rows=_ROWS, max_batch_bytes=limit, **how
             )
-            for item in walk:
-                if isinstance(item, BatchChunk) and not item.damaged:
-                    facts = self._add(item, fold)
-                    rows, newest = item.walk.scanner.rows, (item.batches - 1) * _WIDTH
-                    self.end_position = number, rows[newest + _POSITION] + rows[newest + _SIZE]
-                    if self._watch is not None:
-                        self._watch(item, facts)
-                elif not (isinstance(item, ForeignBatch) or is_preallocated(item, log)):
-                    self._is_damaged = True
-                    if fold is not None and not isinstance(item, Tail):
-                        fold.lose()
+            try:
+                self._read(walk, number, log, fold)
+            except SourceError:  # what was found before the disk failed is known
+                self._add_taken(number, fold)
+                raise
+            self._add_taken(number, fold)
             state = walk.scanner.state()
             self.transactional = self.transactional or state.transactional > 0
             if fold is not None and state.gaps:
                 fold.skip()
+
+    def _read(self, walk: Walk, number: int, log: LogFile, fold: ProducerFold | None) -> None:
+        for item in walk:
+            self._add_taken(number, fold)
+            if isinstance(item, BatchChunk) and not item.damaged:
+                facts = facts_of(item.walk.scanner.rows, item.batches, self.end_offset)
+                self._add(number, item, facts, fold)
+            elif not (isinstance(item, ForeignBatch) or is_preallocated(item, log)):
+                self._is_damaged = True
+                if fold is not None and not isinstance(item, Tail):
+                    fold.lose()
 
     def _how_to_fold(self, after: int | None) -> tuple[dict[str, Any], ProducerFold | None]:
         """The arguments of the walk over the next file, and what folds it; not below the log start."""
@@ -260,9 +280,16 @@ class _Survey:
         self._folded += 1
         return {"runs": Runs(), "on_events": fold.add}, fold
 
-    def _add(self, chunk: BatchChunk, fold: ProducerFold | None) -> ChunkFacts:
-        rows = chunk.walk.scanner.rows
-        first, stop, ordered, reach, several = facts_of(rows, chunk.batches, self.end_offset)
+    def _add_taken(self, number: int, fold: ProducerFold | None) -> None:
+        """Note what the taker has of a file."""
+        taken = None if self._taker is None else self._taker.facts()
+        if taken is not None:
+            is_ordered = taken[0] >= self.end_offset
+            self._add(number, None, (*taken[:2], is_ordered, -1, *taken[2:]), fold)
+
+    def _add(self, number: int, chunk: BatchChunk | None, facts: _Facts, fold: ProducerFold | None) -> None:
+        """Note batches of a file."""
+        first, stop, ordered, reach, several, *where = facts
         if fold is not None:
             if self._is_damaged:
                 fold.lose()
@@ -272,7 +299,10 @@ class _Survey:
         self.reach = reach if reach >= 0 else self.reach
         runs = [EpochRun(*each) for each in several]
         self._join(first, stop, runs, is_ordered=ordered)
-        return ChunkFacts(first, stop, ordered, self.reach, runs)
+        found = ChunkFacts(first, stop, ordered, self.reach, runs, *where)
+        self.end_position = number, found.end_position
+        if self._watch is not None:
+            self._watch(chunk, found)
 
     def _join(self, first: int, stop: int, runs: Iterable[EpochRun], *, is_ordered: bool) -> None:
         """Take batches with offsets in [first, stop)."""

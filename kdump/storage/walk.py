@@ -15,7 +15,16 @@ from kdump.format.codec import Data, decompress
 from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import RUNS_FULL, Runs
 from kdump.kernel.results import BatchDiagnosis, Carry
-from kdump.kernel.scan import BATCH_COLUMNS, HEADER_BYTES, SCAN_BREAK, SCAN_FULL, SCAN_NEED, SCAN_STOPPED, Scanner
+from kdump.kernel.scan import (
+    BATCH_COLUMNS,
+    HEADER_BYTES,
+    SCAN_BREAK,
+    SCAN_FULL,
+    SCAN_NEED,
+    SCAN_STOPPED,
+    BatchTaker,
+    Scanner,
+)
 from kdump.named_tuple import NamedTuple
 from kdump.storage.frames import FILLS, OVERRUN, VALID, Frame, FrameWindow
 from kdump.storage.source import Source
@@ -136,11 +145,11 @@ class Walk(FrameWindow):
     first batch after a `start` inside the file. `deep` checks records that need no decompression. `everything` makes a
     row of every batch; without it the chunks hold only suspect batches and those that have to be opened. `runs` records
     what producers wrote, and `on_events` gets its events, the last ones when the iteration ends. `indexes` checks or
-    builds index entries. `scanner` continues a walk that ended at `start`, in place of `carry`. `buffer_bytes` are read
-    at once. `on_damage` is called where the walk comes to bytes that are not a valid batch, once `on_events` has the
-    events before them; with `stops_at_damage` the walk ends after these bytes, and `has_stopped` where more follow.
-    With `stops_at_break` it ends before a batch that does not continue the offsets and the leader epoch, `is_at_break`,
-    but not at each gap of a compacted log.
+    builds index entries. `taker` takes batches, of which then there is no row. `scanner` continues a walk that ended at
+    `start`, in place of `carry`. `buffer_bytes` are read at once. `on_damage` is called where the walk comes to bytes
+    that are not a valid batch, once `on_events` has the events before them; with `stops_at_damage` the walk ends after
+    these bytes, and `has_stopped` where more follow. With `stops_at_break` it ends before a batch that does not
+    continue the offsets and the leader epoch, `is_at_break`, but not at each gap of a compacted log.
     `after` is a walk that ended so at `start`: what its window holds is not read again. At the end, `position` is the
     first batch at or after `stop`, or the end of the file. `goes_back`: after bytes that are not a valid batch, offsets
     went on that are not above those before.
@@ -164,6 +173,7 @@ class Walk(FrameWindow):
         runs: Runs | None = None,
         on_events: Callable[[bytes], None] | None = None,
         indexes: IndexTracker | None = None,
+        taker: BatchTaker | None = None,
         scanner: Scanner | None = None,
         buffer_bytes: int = BUFFER_BYTES,
         on_damage: Callable[["Walk"], None] | None = None,
@@ -185,6 +195,7 @@ class Walk(FrameWindow):
             capacity=rows,
             runs=runs,
             indexes=indexes,
+            **({} if taker is None else {"taker": taker}),
         )
         if carry is not None:
             self.scanner.carry(*carry)

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from kdump.errors import SourceError
 from kdump.format.batch import Batch
 from kdump.kernel.crc import crc32c
-from kdump.kernel.record_hashes import RecordHasher
+from kdump.kernel.record_hashes import BatchSketcher, RecordHasher
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.kernel.sketches import LastRecords, RecordSketch
 from kdump.kernel.transactions import COMMITTED, UncommittedBatches
@@ -163,11 +163,13 @@ def _surveyed(
         return _only_surveyed(partition, options)
     offsets, borders = OffsetRange(start, MOST_OFFSET), borders_of(partition, start, MOST_OFFSET)
     with_state = is_compacted(partition, shown=False)
-    fold = _Fold(compacted=with_state) if transactional else None
+    fold, is_ordered = _Fold(compacted=with_state) if transactional else None, True
     while True:
-        feed = RecordFeed(offsets, options, borders, with_state, fold=fold)
+        feed = RecordFeed(offsets, options, borders, with_state, fold=fold, takes=is_ordered)
 
-        def watch(chunk: BatchChunk, facts: ChunkFacts, feed: RecordFeed = feed) -> None:
+        def watch(chunk: BatchChunk | None, facts: ChunkFacts, feed: RecordFeed = feed) -> None:
+            if not facts.is_ordered and feed.taker is not None:
+                raise _DisorderError
             if facts.reach and not feed.with_state:
                 raise _CleanedError
             feed.watch(chunk)
@@ -175,13 +177,16 @@ def _surveyed(
                 raise _UndecidedError
 
         try:
-            return survey_log(partition, options.max_batch_bytes, watch, fold), feed
+            return survey_log(partition, options.max_batch_bytes, watch, fold, taker=feed.taker), feed
         except _CleanedError:
             feed.close()
             with_state, fold = True, None if fold is None else _Fold(compacted=True)
         except _UndecidedError:
             feed.close()
             fold = _Fold(compacted=with_state)
+        except _DisorderError:
+            feed.close()
+            fold, is_ordered = None if fold is None else _Fold(compacted=with_state), False
 
 
 class RecordSums(Protocol):
@@ -231,6 +236,10 @@ class _CleanedError(Exception):
     """A log cleaner goes over the log, which nothing said before."""
 
 
+class _DisorderError(Exception):
+    """Offsets do not rise, and the taker says less of such batches than their rows do."""
+
+
 class _UndecidedError(Exception):
     """A transaction decides about a batch, and what became of it is not known yet."""
 
@@ -272,12 +281,13 @@ class _Fold:
 class RecordFeed:
     """Hashes the records of batches as they come, and keeps what a fingerprint has of them.
 
-    Without `outcomes` and with a `fold`, it takes all for committed.
+    Without `outcomes` and with a `fold`, it takes all for committed. `takes`: its `taker` takes what it can of the
+    batches of a scan.
     """
 
     def __init__(
         self, offsets: OffsetRange, options: FingerprintOptions, borders: Iterable[int], with_state: bool,
-        outcomes: Outcomes | None = None, fold: _Fold | None = None,
+        outcomes: Outcomes | None = None, fold: _Fold | None = None, takes: bool = False,
     ) -> None:  # fmt: skip
         self.start, self.with_state, self.is_unreadable, self.is_whole = offsets.start, with_state, False, True
         self.is_undecided = False
@@ -287,21 +297,35 @@ class RecordFeed:
         self.records = RecordSketch(offsets.start, array("q", sorted(set(near))), blocks=blocks, bits=RECORD_BITS)
         self.keys = KeyTable(options.most_keys) if with_state else None
         self._outcomes, self.fold = outcomes, fold
+        uncommitted = None if fold is None else fold.batches
+        takes = takes and outcomes is None and not with_state
+        self.taker = BatchSketcher(self._hasher, self.records, uncommitted, self.start) if takes else None
+
+    def add_to(self, records: RecordSketch) -> None:
+        """Add what comes next to another sketch."""
+        self.records = records
+        if self.taker is not None:
+            self.taker.add_to(records)
 
     def close(self) -> None:
         """Close the file of the hashes."""
         if self.keys is not None:
             self.keys.close()
 
-    def watch(self, chunk: BatchChunk) -> None:
-        """Take batches, up to the first of which that is not possible."""
+    def watch(self, chunk: BatchChunk | None) -> None:
+        """Take batches, up to the first of which that is not possible; None: those that the taker has."""
         if self.is_whole:
             try:
-                self.take(chunk)
+                if self.taker is not None and self.taker.failed:
+                    raise UnreadableRecordsError("records cannot be read")
+                if chunk is not None:
+                    self.take(chunk)
             except UnreadableRecordsError:
                 self.is_unreadable, self.is_whole = True, False
             except _UndecidedError:
                 self.is_whole, self.is_undecided = False, True
+            if not self.is_whole and self.taker is not None:
+                self.taker.stop()
 
     def take(self, chunk: BatchChunk) -> None:
         """Take batches. Raises UnreadableRecordsError, and _UndecidedError."""

@@ -13,7 +13,6 @@ from typing import Final
 from kdump.broker.history import EpochRun
 from kdump.errors import SourceError
 from kdump.format.batch import HEADER_SIZE
-from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.kernel.sketches import RecordSketch
 from kdump.log.compaction import is_compacted
 from kdump.log.ranges import OffsetRange
@@ -44,8 +43,6 @@ from kdump.storage.source import reader_of
 from kdump.storage.stamps import Stamp
 from kdump.storage.walk import BatchChunk
 
-_WIDTH: Final = len(BATCH_COLUMNS)
-_POSITION, _SIZE = BATCH_COLUMNS.index("position"), BATCH_COLUMNS.index("size")
 _MOST_SHARES: Final = 256
 """So many shares of about one size a log is cut into; where it comes to twice as many, it is cut anew."""
 _MOST_SEGMENTS: Final = 1000
@@ -101,19 +98,16 @@ class _Segment:
         self._next = self._last = 0
         self._epochs = list[EpochRun]()
 
-    def add(self, chunk: BatchChunk, facts: ChunkFacts) -> None:
+    def add(self, facts: ChunkFacts) -> None:
         """Take valid batches. Raises _WholeError where their offsets do not rise."""
-        rows = chunk.walk.scanner.rows
         if not facts.is_ordered:
             raise _WholeError
         if self._first is None:
             self._first = facts.first_offset
             # The first offset of a message of magic 0 or 1 can depend on those before.
-            self._is_plain = self._is_plain and chunk.row(0).magic >= 2
-        self._is_plain = self._is_plain and rows[_POSITION] == self._next
-        newest = (chunk.batches - 1) * _WIDTH
-        self._last = rows[newest + _POSITION]
-        self._next, self.end_offset = self._last + rows[newest + _SIZE], facts.end_offset
+            self._is_plain = self._is_plain and facts.magic >= 2
+        self._is_plain = self._is_plain and facts.position == self._next
+        self._last, self._next, self.end_offset = facts.last_position, facts.end_position, facts.end_offset
         if len(self._epochs) <= _MOST_EPOCHS:
             join_epochs(self._epochs, facts.epochs)
 
@@ -150,7 +144,7 @@ class _SharePass:
         self._stamps = [settled_stamp(log.path, now_ns) for log in self._logs]
         self._known = dict(self._usable(known))
         self._begun = self._groups()
-        self._feed = RecordFeed(OffsetRange(start, MOST_OFFSET), options, (), with_state=False)
+        self._feed = RecordFeed(OffsetRange(start, MOST_OFFSET), options, (), with_state=False, takes=True)
         self._shares = list[Share]()
         self._sketch: RecordSketch | None = None
         self._sketched = start
@@ -210,7 +204,8 @@ class _SharePass:
         if number in self._begun:
             self._sketched = max(self._start, min(self._base(number), end_offset))
             borders = [each for each in self._bases_from(number) if each > self._sketched]
-            self._sketch = self._feed.records = new_sketch(self._sketched, array("q", borders))
+            self._sketch = new_sketch(self._sketched, array("q", borders))
+            self._feed.add_to(self._sketch)
         self._segment = _Segment(self._logs[number], self._stamps[number], end_offset)
         return None
 
@@ -222,12 +217,12 @@ class _SharePass:
                 return
             yield self._base(each)
 
-    def watch(self, chunk: BatchChunk, facts: ChunkFacts) -> None:
+    def watch(self, chunk: BatchChunk | None, facts: ChunkFacts) -> None:
         """Take valid batches of the segment."""
         if facts.reach:
             raise _WholeError
         assert self._segment is not None
-        self._segment.add(chunk, facts)
+        self._segment.add(facts)
         self._feed.watch(chunk)
         if not self._feed.is_whole:
             raise _TransactionError if self._feed.is_undecided else _WholeError
@@ -252,7 +247,8 @@ class _SharePass:
 
     def result(self) -> SharedSketch:
         """Read the log. Raises _WholeError, ForgottenError."""
-        survey = survey_log(self._partition, self._options.max_batch_bytes, self.watch, known=self.begin)
+        limit, taker = self._options.max_batch_bytes, self._feed.taker
+        survey = survey_log(self._partition, limit, self.watch, known=self.begin, taker=taker)
         self._end_segment()
         is_other = survey.start_offset != self._start or survey.compacted or survey.transactional
         if survey.problem is not None or is_other:
