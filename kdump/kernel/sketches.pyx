@@ -616,6 +616,10 @@ cdef class KeyParts:
 
 # ---- the batches of one copy
 
+cdef inline int64_t offset_after(int64_t offset) noexcept nogil:
+    return <int64_t> (<uint64_t> offset + 1)  # wraps, as in Java
+
+
 def facts_of(rows, int64_t count, int64_t end_offset):
     cdef Py_buffer view
     cdef const int64_t *row
@@ -638,19 +642,19 @@ def facts_of(rows, int64_t count, int64_t end_offset):
                 begin = first
             if first < before or last < first:
                 ordered = False
-            span = last - first
+            span = <int64_t> (<uint64_t> last - <uint64_t> first)
             if row[COUNT] != NO_VALUE and (row[ATTRIBUTES] & DELETE_HORIZON_FLAG or row[COUNT] <= span):
-                reach = last + 1
+                reach = offset_after(last)
             next_epoch = -1 if row[EPOCH] == NO_VALUE else row[EPOCH]  # magic 0 and 1 have none
             if batches == 0 or next_epoch != epoch:
                 if batches:
-                    runs.append((epoch, run_first, before - 1, batches))
+                    runs.append((epoch, run_first, <int64_t> (<uint64_t> before - 1), batches))
                 epoch = next_epoch
                 run_first = first
                 batches = 0
             batches += 1
-            before = last + 1
-        runs.append((epoch, run_first, before - 1, batches))
+            before = offset_after(last)
+        runs.append((epoch, run_first, <int64_t> (<uint64_t> before - 1), batches))
         last_position, end_position = row[POSITION], row[POSITION] + row[SIZE]
     finally:
         PyBuffer_Release(&view)

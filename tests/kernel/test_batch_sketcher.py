@@ -170,3 +170,9 @@ def test_records_below_the_start_are_left_out() -> None:
 def test_what_is_no_taker() -> None:
     with pytest.raises(ValueError, match="capacity"):
         BatchSketcher(RecordHasher(KEY, 0, STOP, capacity=AT_ONCE - 1), sketch_of(0))
+
+
+def test_no_offset_is_after_the_highest_one() -> None:
+    rows = scanned(build.batch([build.record(b"a")], base_offset=(1 << 63) - 1), None)
+    first, stop, ordered, _, runs, *_ = facts_of(rows.rows, rows.count, 0)
+    assert (first, stop, ordered, runs) == ((1 << 63) - 1, -(1 << 63), True, [(0, first, first, 1)])
