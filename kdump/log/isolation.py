@@ -199,11 +199,11 @@ def with_markers(
     transactions = Transactions(anchored=True)
     for _ in replay_log(partition, transactions, max_batch_bytes):
         pass
-    slices = list(partition.slices)
+    slices, own = list(partition.slices), len(partition.slices)
     offsets = None if headers.is_continuous else OffsetGaps()
     for each in following:
         transactions.begin(len(slices))
-        if not transactions.open_count:
+        if not transactions.is_open_before(own):  # others begin all the time
             break
         slices.append(each)
         for _ in _read(each, transactions, max_batch_bytes, offsets):

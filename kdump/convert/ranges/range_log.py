@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from kdump.broker.cleaner.cleanup import is_compacted_topic
 from kdump.convert.ranges.known_log import KnownCopy, KnownLog
@@ -23,6 +24,9 @@ from kdump.storage.file_store import is_directory
 from kdump.storage.listing import list_directory, partition_of_listing
 from kdump.storage.partition import Partition, Segment
 from kdump.storage.walk import MAX_BATCH_BYTES
+
+_FIRST_STEP: Final = 32
+"""The part of a range that is looked at first of what follows it."""
 
 
 class RangeLog(NamedTuple):
@@ -83,7 +87,7 @@ def following_slices(log: KnownLog, offsets: OffsetRange, max_batch_bytes: int =
     if not log.is_cut:
         return
     log = listed_again(log)
-    start, step = offsets.stop, max((offsets.stop - offsets.start) // 8, 1)
+    start, step = offsets.stop, max((offsets.stop - offsets.start) // _FIRST_STEP, 1)
     while start < log.end:
         stop = min(start + step, log.end)
         yield from range_log(log, OffsetRange(start, stop), max_batch_bytes).partition.slices
