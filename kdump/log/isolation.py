@@ -1,6 +1,6 @@
 """Which transactional batches of a partition are committed, by the next marker of their producer in all of its log."""
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Final, Literal, Protocol
 
@@ -12,8 +12,8 @@ from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.kernel.transactions import Transactions
 from kdump.log.compaction import is_compacted
-from kdump.log.header_pass import read_headers
-from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition, walk_of_slice
+from kdump.log.header_pass import OUT_OF_ORDER, SliceHeaders, read_headers
+from kdump.log.log_slice import LOWEST, HeaderPass, LogSlice, SlicedPartition, walk_of_slice
 from kdump.log.transactions import Transaction, open_transactions, take_ended
 from kdump.named_tuple import NamedTuple
 from kdump.storage.walk import BatchChunk, ForeignBatch, Tail, TailContent, Walk
@@ -164,6 +164,21 @@ def replay_slices(
         yield
         if replay.error is not None:
             raise replay.error
+
+
+def replay_in_order(each: LogSlice, add: Callable[[bytes], None], max_batch_bytes: int) -> SliceHeaders | None:
+    """Give the events of a slice to `add`, and return what its headers say: one read for both. Raises SourceError.
+
+    None where bytes are not a valid batch, or batches are not in order: then its events are not those of the log.
+    """
+    how = {"max_batch_bytes": max_batch_bytes, "runs": Runs(), "on_events": add}
+    with each.log.open() as source:
+        source.read_until(source.size if each.stop is None else each.stop)
+        walk = walk_of_slice(each._replace(lowest=LOWEST), source, **how)
+        for item in walk:
+            if not isinstance(item, BatchChunk) or item.damaged or any(bits & OUT_OF_ORDER for bits in item.suspects()):
+                return None
+        return SliceHeaders(walk.scanner.state()._replace(epochs=()), is_ordered=True)
 
 
 class _Events:

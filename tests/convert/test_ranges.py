@@ -241,6 +241,28 @@ def unsteady() -> Iterator[Unsteady]:
     object_store.cache_clear()
 
 
+def test_last_stable_offsets_in_an_object_store_are_those_on_disk(unsteady: Unsteady, tmp_path: Path) -> None:
+    """Though one read has to do for headers and transactions; also by tasks, and where damage lies in the log."""
+    open_ones = 0
+    for seed in range(examples(300)):
+        rng = random.Random(f"store {seed}")
+        root = tmp_path / str(seed)
+        transactions_in(root / "a" / "t-0", rng)
+        if rng.random() < 0.3:
+            damage_some(rng, [root / "a" / "t-0"])
+        if rng.random() < 0.2:
+            (root / "a" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 1\n")
+        Unsteady.reset()
+        object_store.cache_clear()
+        object_stores.copy(unsteady, root, "/bucket")
+        here, there = known([root / "a"]), known(["unsteady://bucket/a"])
+        expected = stable_offset(here)
+        assert stable_offset(there) == expected, seed
+        assert [found for _, found in stable_offsets([there], Elsewhere())] == [expected], seed
+        open_ones += expected < here.end
+    assert open_ones > 3
+
+
 def test_ranges_of_an_object_store_are_those_of_its_copy_on_disk(unsteady: Unsteady) -> None:
     for name in ("segments", "transactions", "times"):
         object_stores.copy(unsteady, FIXTURES / name, f"/bucket/{name}")
@@ -249,6 +271,7 @@ def test_ranges_of_an_object_store_are_those_of_its_copy_on_disk(unsteady: Unste
             there, here = known([url]), known([directory])
             assert (there.start, there.end, there.is_cut) == (here.start, here.end, here.is_cut)
             assert stable_offset(there) == stable_offset(here)
+            assert [found for _, found in stable_offsets([there], Elsewhere())] == [stable_offset(here)]
             for stamp in (0, 1_600_000_000_000, 1 << 60):
                 assert offset_at_time(there, stamp) == offset_at_time(here, stamp)
             for sizes in (RangeSizes(), RangeSizes(records=5)):

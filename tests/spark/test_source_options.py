@@ -606,6 +606,39 @@ def test_kraft_snapshots_are_in_no_table(tmp_path: Path) -> None:
         read(place / "bootstrap.checkpoint")
 
 
+def test_transactions_of_an_object_store_cost_each_byte_once_to_plan_and_once_to_read() -> None:
+    """Without a producer snapshot all of the log says where it is stable. At each cut a transaction is open."""
+    value, batches, offset = random.Random(1).randbytes(20_000), list[tuple[int, bytes]](), 0
+    for number in range(1500):
+        how = {"producer_id": number % 2, "producer_epoch": 0, "base_sequence": number // 2}
+        items = [(offset, build.batch([build.record(b"k", value)], base_offset=offset, transactional=True, **how))]
+        if number % 8 > 5:
+            items.append((offset + 1, build.marker(base_offset=offset + 1, producer_id=number % 2)))
+        batches += items
+        offset += len(items)
+    log, entries = b"", b""
+    for own, data in batches:
+        entries += OFFSET_ENTRY.pack(own, len(log)) if log else b""
+        log += data
+    Unsteady.reset()
+    object_store.cache_clear()
+    try:
+        for suffix, data in (("log", log), ("index", entries)):
+            Unsteady().pipe_file(f"/bucket/t-0/{0:020d}.{suffix}", data)
+        given = {"path": "unsteady://bucket", "minPartitions": "4", "kafka.isolation.level": "read_committed"}
+        options = parse_batch_options(given)
+        ranges = plan_ranges(options)
+        assert len(ranges) == 4
+        assert Unsteady.calls["bytes"] <= 1.1 * len(log)
+        Unsteady.calls.clear()
+        rows = sum(batch.num_rows for each in ranges for batch in read_range(each, options, ["offset"]))
+        assert rows == 1500 - 1500 % 8
+        assert Unsteady.calls["bytes"] <= 1.2 * len(log)
+    finally:
+        Unsteady.reset()
+        object_store.cache_clear()
+
+
 def test_a_task_reads_each_byte_of_an_object_store_once() -> None:
     """Headers are read before records, and a consumer of committed records looks after its range, too."""
     value = random.Random(1).randbytes(60_000)

@@ -11,13 +11,14 @@ from kdump.convert.ranges.range_log import range_log, slices_of_copy
 from kdump.engine.protocol import Engine
 from kdump.errors import SourceError
 from kdump.kernel.transactions import Transactions
-from kdump.log.header_pass import joined_headers
-from kdump.log.isolation import SliceReplay, read_transactions, replay_slice, replay_slices
+from kdump.log.header_pass import SliceHeaders, joined_headers
+from kdump.log.isolation import SliceReplay, read_transactions, replay_in_order, replay_slice, replay_slices
 from kdump.log.log_slice import HeaderPass, LogSlice
 from kdump.log.ranges import OffsetRange
 from kdump.log.slice_tasks import LogOfSlices, SliceTask, answers_of_slices, headers_of
 from kdump.log.transactions import last_stable_offset
 from kdump.named_tuple import NamedTuple
+from kdump.storage.file_store import is_url
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
 from kdump.storage.walk import MAX_BATCH_BYTES
 
@@ -33,13 +34,52 @@ def stable_offset(log: KnownLog, max_batch_bytes: int = MAX_BATCH_BYTES) -> int:
         transactions = Transactions(anchored=True)
         transactions.resume(state.begun)
     else:
-        tail = range_log(log, OffsetRange(state.offset, log.end), max_batch_bytes).partition
-        headers = tail.headers
-        if headers is not None and log.compacted:
-            tail = tail._replace(headers=headers._replace(is_continuous=True))
-        transactions = read_transactions(tail, max_batch_bytes, state.begun)
+        once = _read_once(log, state, max_batch_bytes)
+        transactions = _read(log, state, max_batch_bytes) if once is None else once
     found = last_stable_offset(transactions, "stop")
     return log.end if found is None else min(found, log.end)
+
+
+def _read_once(log: KnownLog, state: "_ProducerState", max_batch_bytes: int) -> Transactions | None:
+    """The transactions of a log of an object store from a state on, from one read; None where headers are needed first.
+
+    Raises SourceError.
+    """
+    asked = OffsetRange(state.offset, log.end)
+    if not _is_read_once(log) or log.common is not None or not log.is_cut:
+        return None
+    transactions, found = Transactions(anchored=True), list[SliceHeaders]()
+    transactions.resume(state.begun)
+    slices = slices_of_copy(log, asked)
+    for number, each in enumerate(slices):
+        transactions.begin(number)
+        headers = replay_in_order(each, transactions.add, max_batch_bytes)
+        if headers is None:
+            return None
+        found.append(headers)
+    if not slices or not _is_in_order(log, asked, joined_headers(zip(slices, found, strict=True))):
+        return None
+    transactions.seal()
+    return transactions
+
+
+def _read(log: KnownLog, state: "_ProducerState", max_batch_bytes: int) -> Transactions:
+    """The same after a read of the headers. Raises SourceError."""
+    tail = range_log(log, OffsetRange(state.offset, log.end), max_batch_bytes).partition
+    headers = tail.headers
+    if headers is not None and log.compacted:
+        tail = tail._replace(headers=headers._replace(is_continuous=True))
+    return read_transactions(tail, max_batch_bytes, state.begun)
+
+
+def _is_read_once(log: KnownLog) -> bool:
+    """Whether headers cost what all bytes cost."""
+    return is_url(log.reference.partition.path)
+
+
+def _is_in_order(log: KnownLog, offsets: OffsetRange, headers: HeaderPass) -> bool:
+    """Whether no marker is missing between these offsets."""
+    return headers.is_ordered and (log.compacted or (headers.has_all(*offsets) and not headers.compacted))
 
 
 def large_logs(logs: Sequence[KnownLog], least_bytes: int) -> list[KnownLog]:
@@ -56,29 +96,33 @@ def stable_offsets(logs: Sequence[KnownLog], engine: Engine) -> Iterator[tuple[K
     its own.
     """
     slices = {number: found for number, log in enumerate(logs) if (found := _slices_of(log))}
-    headers = dict(_headers(engine, logs, slices))
-    without = {number for number, each in headers.items() if not each.transactional}
+    looked = dict(_looked(engine, logs, slices))
 
     def tasks() -> Iterator[SliceTask | _StableOffsetTask]:
         for number, log in enumerate(logs):
-            if number not in headers:
+            if number not in looked:
                 yield _StableOffsetTask(number, log)
-            elif number not in without:
+            elif looked[number].is_open:
                 yield from (SliceTask(number, part) for part in slices[number])
 
     run = _answer
     results = groupby(engine.map(run, tasks()), key=lambda pair: pair[0].number)
     for number, log in enumerate(logs):
-        if number in without:
+        known = looked.get(number)
+        if known is not None and not known.headers.transactional:
             yield log, log.end
             continue
-        answers: Iterator[Any] = (answer for _, answer in next(results)[1])
-        if number not in headers:
+        answers: Iterator[Any] = (
+            (answer for _, answer in next(results)[1]) if known is None or known.is_open else iter(())
+        )
+        if known is None:
             yield log, _raised(next(answers))
             continue
-        transactions = Transactions(anchored=True)
-        for _ in replay_slices(slices[number], answers, transactions, holes=False):
-            pass
+        transactions = known.transactions
+        if transactions is None:
+            transactions = Transactions(anchored=True)
+            for _ in replay_slices(slices[number], answers, transactions, holes=False):
+                pass
         transactions.seal()
         stable = last_stable_offset(transactions, "stop")
         yield log, log.end if stable is None else min(stable, log.end)
@@ -123,20 +167,51 @@ def _slices_of(log: KnownLog) -> tuple[LogSlice, ...]:
     return () if next(_states(log), None) is not None else slices_of_copy(log, OffsetRange(log.start, log.end))
 
 
-def _headers(
+class _Looked(NamedTuple):
+    """What the headers of a log say; and its transactions, where its headers cost what all bytes cost."""
+
+    headers: HeaderPass
+    transactions: Transactions | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the transactions have to be read yet."""
+        return self.headers.transactional and self.transactions is None
+
+
+def _looked(
     engine: Engine, logs: Sequence[KnownLog], slices: Mapping[int, tuple[LogSlice, ...]]
-) -> Iterator[tuple[int, HeaderPass]]:
-    """Of each log whose slices are in order, so that no marker is missing between them, what the headers say."""
+) -> Iterator[tuple[int, _Looked]]:
+    """Those of each log whose slices are in order, so that no marker is missing between them."""
     several = (LogOfSlices(number, parts) for number, parts in slices.items())
-    for number, answers in answers_of_slices(engine, headers_of, several):
-        log, parts = logs[number], slices[number]
-        found = [each for each in answers if not isinstance(each, SourceError)]
+    run = _look
+    for number, answers in answers_of_slices(engine, run, several):
+        log, parts, found = logs[number], slices[number], list[SliceHeaders | None]()
+        transactions = Transactions(anchored=True) if _is_read_once(log) else None
+        for place, (headers, events) in enumerate(answers):
+            if isinstance(headers, SourceError):
+                continue
+            found.append(headers)
+            if transactions is not None:
+                transactions.begin(place)
+                transactions.add(events)
         if len(found) < len(parts):
             continue
-        headers = joined_headers(zip(parts, found, strict=True))
-        is_whole = headers.has_all(log.start, log.end) and not headers.compacted
-        if headers.is_ordered and (log.compacted or is_whole):
-            yield number, headers
+        joined = joined_headers(zip(parts, found, strict=True))
+        if _is_in_order(log, OffsetRange(log.start, log.end), joined):
+            yield number, _Looked(joined, transactions)
+
+
+def _look(task: SliceTask) -> tuple[SliceHeaders | SourceError | None, bytes]:
+    """What the headers of a slice say, and of one of an object store its events."""
+    if not is_url(task.slice.log.path):
+        return headers_of(task), b""
+    events = list[bytes]()
+    try:
+        headers = replay_in_order(task.slice, events.append, MAX_BATCH_BYTES)
+    except SourceError as error:
+        return error, b""
+    return headers, b"".join(events) if headers is not None else b""
 
 
 class _ProducerState(NamedTuple):
