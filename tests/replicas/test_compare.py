@@ -23,7 +23,7 @@ from kdump.replicas.findings import comparison_findings
 from support import build, finding_rules
 from support.command_runs import run_inside
 from support.directories import OTHER_TOPIC_ID, TOPIC_ID, metadata
-from support.laws import SEED, examples
+from support.laws import QUICK, SEED, examples
 from support.metadata_logs import Change, change, snapshot, snapshot_name, value_of
 from support.plain_cleaner import Written, cleaned
 from support.replica_cluster import Cluster, written
@@ -427,7 +427,8 @@ def test_ranges_of_large_copies_give_the_same_answer(tmp_path: Path) -> None:
         assert list(compare_logs(found, how, engine=engine)) == compared(*brokers), trial
         cut += len(engine.ranges) > 1
         same += len(engine.ranges) > 1 and None not in engine.ranges
-    assert cut > same > 0
+    assert same > 0
+    assert cut > same or QUICK
 
 
 def test_two_processes_give_the_same_answer(tmp_path: Path) -> None:

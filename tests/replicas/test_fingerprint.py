@@ -169,7 +169,7 @@ def test_a_record_that_was_changed_under_a_right_checksum_is_located(tmp_path: P
         assert found.differs.records.count == is_common, trial
         assert not is_common or found.differs.records.first == changed, trial
         named += is_common
-    assert named > 10 * of_batches
+    assert named > (1 if QUICK else 10) * of_batches
 
 
 @pytest.mark.laws
@@ -211,7 +211,7 @@ def test_healthy_copies_that_are_cut_at_any_byte_never_diverge(tmp_path: Path) -
         found = by_fingerprints(one, other, place, most_keys=choose.choice([2, 1000]))
         assert (expected.verdict is not DIVERGED, found.verdict) == (True, expected.verdict), trial
         seen[found.verdict] += 1
-    assert seen[AGREE] > seen[UNDECIDED]
+    assert seen[AGREE] > (0 if QUICK else seen[UNDECIDED])
 
 
 def random_copies(place: Path, choose: random.Random) -> tuple[Path, Path]:
@@ -342,7 +342,7 @@ def test_transactions_that_were_taken_for_committed_give_what_a_second_read_give
                 (copy,) = known(taken(broker, tmp_path / "f"))
                 found.append(section_of(load_copy(copy)))
         assert (found[0] == found[2], found[1] == found[2]) == (True, True), trial
-    assert reads["0"] > 3 * reads[str(1 << 20)]  # where offsets are missing, or bytes are damaged
+    assert reads["0"] > (1 if QUICK else 3) * reads[str(1 << 20)]  # where offsets are missing, or bytes are damaged
 
 
 def test_a_log_with_transactions_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -785,7 +785,7 @@ def test_tables_never_name_a_wrong_offset() -> None:
             continue
         assert found == expected, trial
         named += bool(found)
-    assert named > examples(150) / 4
+    assert named > (0 if QUICK else examples(150) / 4)
 
 
 @pytest.mark.daily(2)

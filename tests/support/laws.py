@@ -43,6 +43,8 @@ def examples(count: int) -> int:
 
 
 QUICK: Final = _PROFILE == "quick"
+"""A law that asks for a share of its examples to be of a kind does so only where it tries many of them: the few of a
+day can be of another kind."""
 ALL: Final = os.environ.get("KDUMP_LAWS") == "all"
 SEED: Final = int(os.environ.get("KDUMP_SEED", "0"))
 """Chooses the share of this run: .ci/run names one that changes with the day, and prints it."""
