@@ -4,7 +4,7 @@ import glob
 import os
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from kdump.errors import KdumpError
@@ -56,6 +56,23 @@ _LOCAL: Final = LocalStore()
 def is_url(path: str) -> bool:
     """Whether a path names a file of an object store."""
     return "://" in path and _URL.match(path) is not None
+
+
+def kept(path: str) -> AbstractContextManager[None]:
+    """Keep what is read of an object store in the meantime, as ObjectStore.keep does; nothing of a file."""
+    if not is_url(path):
+        return nullcontext()
+    from kdump.storage.object_store import KEPT_BYTES, object_store  # what only reads files does without
+
+    return object_store().keep(KEPT_BYTES)
+
+
+def keep_more(path: str, most_bytes: int) -> None:
+    """Keep as much as that from now on, where what is read of an object store is kept."""
+    if is_url(path):
+        from kdump.storage.object_store import object_store  # likewise
+
+        object_store().keep_more(most_bytes)
 
 
 def store_of(path: str) -> FileStore:

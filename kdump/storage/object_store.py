@@ -134,7 +134,7 @@ class ObjectStore:
         self._systems: dict[tuple[str, str], Any] = {}
         self._of_parents: list[object] = []  # closing them here would wait for threads that this process has not
         self._trees: dict[str, _Tree] = {}
-        self._kept: _KeptBlocks | None = None
+        self._kept: list[_KeptBlocks] = []
         self._arguments: Mapping[str, SystemArguments] = {}
         self._refusals: Mapping[str, str] = {}
         self.retries = Retries()
@@ -293,7 +293,7 @@ class ObjectStore:
         try:
             with _failures_of(path):
                 system, place = self._system(path)
-            return ObjectFile(path, system, place, self.retries, self._kept)
+            return ObjectFile(path, system, place, self.retries, self._kept[-1] if self._kept else None)
         except OSError as error:
             raise SourceError(f"{path}: {reason_of(error)}") from None
 
@@ -303,16 +303,17 @@ class ObjectStore:
 
         Of more than `most_bytes` what was read first is forgotten.
         """
-        before, self._kept = self._kept, _KeptBlocks(most_bytes)
+        own = _KeptBlocks(most_bytes)
+        self._kept.append(own)
         try:
             yield
         finally:
-            self._kept = before
+            self._kept.remove(own)  # generators do not end in any order
 
     def keep_more(self, most_bytes: int) -> None:
         """Keep as much as that from now on, where what is read is kept."""
-        if self._kept is not None:
-            self._kept.most_bytes = max(self._kept.most_bytes, most_bytes)
+        if self._kept:
+            self._kept[-1].most_bytes = max(self._kept[-1].most_bytes, most_bytes)
 
     def write(self, path: str, data: bytes) -> None:
         """Write a whole object. Raises OSError."""

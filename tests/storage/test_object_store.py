@@ -12,6 +12,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -386,6 +387,26 @@ def test_two_readers_of_an_object_share_what_is_kept(monkeypatch: pytest.MonkeyP
                     assert source.readinto(position, part) == len(part)
                     assert bytes(part) == data[position : position + len(part)]
     assert sorted(opened[0].asked + opened[1].asked) == [(at, at + (8 << 10)) for at in range(0, len(data), 8 << 10)]
+
+
+def test_what_is_kept_is_forgotten_in_any_order(store: ObjectStore) -> None:
+    """Two dumps of a store can be read in turns."""
+    url = write("x", os.urandom(1 << 10))
+
+    def read() -> int:
+        Unsteady.calls.clear()
+        with open_source(url) as source:
+            source.readinto(0, memoryview(bytearray(10)))
+        return Unsteady.calls["bytes"]
+
+    with ExitStack() as first, ExitStack() as second:
+        first.enter_context(store.keep(1 << 20))
+        assert (read(), read()) == (1 << 10, 0)
+        second.enter_context(store.keep(1 << 20))
+        assert (read(), read()) == (1 << 10, 0)
+        first.close()
+        assert read() == 0
+    assert (read(), read()) == (1 << 10, 1 << 10)
 
 
 def test_what_was_read_ahead_fails_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

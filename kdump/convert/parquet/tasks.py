@@ -48,7 +48,7 @@ from kdump.log.damage import DamagedRange
 from kdump.log.log_slice import HIGHEST, SlicedPartition
 from kdump.named_tuple import NamedTuple
 from kdump.replicas.merge import MissingRecords
-from kdump.storage.object_store import KEPT_BYTES, object_store
+from kdump.storage.file_store import kept
 from kdump.storage.offset_checkpoints import CheckpointCache
 from kdump.storage.read_policy import ReadPolicy
 
@@ -458,7 +458,7 @@ class _Writer:
         try:
             texts = None if task.schemas is None else ValueTexts(task.schemas, task.missing_packages)
             formats = formats_of(task.settings, texts)
-            with only(task.part.path, writes=True), object_store().keep(KEPT_BYTES):
+            with only(task.part.path, writes=True), kept(task.part.path):
                 written = write_part(
                     task.staging,
                     task.settings,

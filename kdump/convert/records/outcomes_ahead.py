@@ -11,7 +11,7 @@ from kdump.convert.records.unread_headers import HeadersNeeded
 from kdump.kernel.producers import Runs
 from kdump.kernel.transactions import Transactions
 from kdump.log.log_slice import LogSlice, walk_of_slice
-from kdump.storage.object_store import object_store
+from kdump.storage.file_store import keep_more
 from kdump.storage.source import InputFile
 from kdump.storage.walk import BatchChunk, Walk
 
@@ -44,7 +44,7 @@ class OutcomesAhead:
         if self._steps is None:
             if not chunk.walk.scanner.state().transactional:
                 return
-            object_store().keep_more(KEPT_BYTES)
+            keep_more(self._slices[self._now].log.path, KEPT_BYTES)
             self._steps = self._replay(self._now, start)
         if self._knows(stop):
             return
