@@ -1,6 +1,7 @@
 """Shows what is in log files, their companions and fetch results, as a stream of values in the order of the bytes."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from kdump.format.batch import Batch
 from kdump.kernel.results import NO_VALUE, BatchDiagnosis
 from kdump.kernel.scan import SUSPECTS
 from kdump.named_tuple import NamedTuple
+from kdump.storage.file_store import is_url, kept
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.records import UNOPENED, open_in_pieces
@@ -55,10 +57,21 @@ def dump_logs(files: Iterable[LogFile | SourceError], options: DumpOptions | Non
     limit = RecordLimit(options.limit)
     is_by_log = options.from_end is not None or options.isolation == "read-committed"
     dump = _dump_by_log if is_by_log else _dump_files
-    events = dump(chosen_files(files, options), options, limit)
-    yield from events if options.counts or options.predicates is None else matches(events, options)
+    with ExitStack() as stack:
+        events = dump(_kept_files(chosen_files(files, options), stack), options, limit)
+        yield from events if options.counts or options.predicates is None else matches(events, options)
     if options.counts:
         yield RecordCount(limit.taken)
+
+
+def _kept_files(files: Iterable[LogFile | SourceError], stack: ExitStack) -> Iterator[LogFile | SourceError]:
+    """The files; what is read of objects from the first one on is kept for a while: markers are read before records."""
+    is_kept = False
+    for file in files:
+        if not is_kept and isinstance(file, LogFile) and is_url(file.path):
+            stack.enter_context(kept(file.path))
+            is_kept = True
+        yield file
 
 
 def damage_note(finding: "Finding") -> DamageNote:

@@ -21,11 +21,11 @@ from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.kernel.transactions import ABORTED, UNDECIDED, Transactions
 from kdump.log.header_pass import read_headers
-from kdump.log.isolation import decide, decide_first
+from kdump.log.isolation import decide, decide_at_once, decide_first
 from kdump.log.log_slice import SlicedPartition, whole_log
 from kdump.log.transactions import OPEN, first_unstable
 from kdump.named_tuple import NamedTuple
-from kdump.storage.file_store import parent_of
+from kdump.storage.file_store import keep_more, parent_of
 from kdump.storage.listing import list_directory, partition_of_listing
 from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.storage.walk import BatchChunk
@@ -34,6 +34,8 @@ _WIDTH: Final = len(BATCH_COLUMNS)
 _ATTRIBUTES: Final = BATCH_COLUMNS.index("attributes")
 _LAST_OFFSET: Final = BATCH_COLUMNS.index("last_offset")
 _RECORD_BATCH: Final = 2
+_KEPT_BYTES: Final = 64 << 20
+"""What is kept of objects between the read for the markers and the one of the records."""
 
 
 class ChunkRange(NamedTuple):
@@ -138,6 +140,7 @@ class StoredRead(UncommittedRead):
         if not header.has(TRANSACTIONAL) or header.has(CONTROL):
             return False
         if self._file is not None:
+            keep_more(self._file.path, _KEPT_BYTES)
             self._decisions, self._file = _decisions_about(self._file, self._max_batch_bytes), None
         position = self._start + header.position
         return self._decisions is not None and self._decisions.of(header.producer_id, position) == ABORTED
@@ -202,12 +205,16 @@ class CommittedRead(UncommittedRead):
 
     def __init__(self, log: FilesOfLog, max_batch_bytes: int) -> None:
         """Read the whole log for its markers. Raises SourceError."""
-        self._log = log
-        headers = read_headers(log.partition.slices)
-        if not headers.is_ordered:
-            headers = headers._replace(compacted=True)  # it may be; decide looks at what the checksums prove
-        partition = log.partition._replace(headers=headers)
-        self._decisions = decide(partition, max_batch_bytes, ordered=False)
+        self._log, partition = log, log.partition
+        keep_more(partition.path, _KEPT_BYTES)
+        at_once = decide_at_once(partition, max_batch_bytes)
+        if at_once is not None:
+            headers, self._decisions = at_once
+        else:
+            headers = read_headers(partition.slices)
+            if not headers.is_ordered:
+                headers = headers._replace(compacted=True)  # it may be; decide looks at what the checksums prove
+            self._decisions = decide(partition._replace(headers=headers), max_batch_bytes, ordered=False)
         self._unstable = None if self._decisions is None else first_unstable(self._decisions, "stop")
         if self._unstable is not None and self._unstable.first_offset is not None:
             self.end = self._unstable.first_offset

@@ -12,10 +12,11 @@ from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.kernel.transactions import Transactions
 from kdump.log.compaction import is_compacted
-from kdump.log.header_pass import OUT_OF_ORDER, SliceHeaders, read_headers
+from kdump.log.header_pass import OUT_OF_ORDER, SliceHeaders, joined_headers, read_headers
 from kdump.log.log_slice import LOWEST, HeaderPass, LogSlice, SlicedPartition, walk_of_slice
 from kdump.log.transactions import Transaction, open_transactions, take_ended
 from kdump.named_tuple import NamedTuple
+from kdump.storage.file_store import is_url
 from kdump.storage.walk import BatchChunk, ForeignBatch, Tail, TailContent, Walk
 
 _WIDTH: Final = len(BATCH_COLUMNS)
@@ -50,6 +51,9 @@ def decide_first(partition: SlicedPartition, max_batch_bytes: int) -> Transactio
     Reads that slice, and of the ones after it as much as its last transactions need.
     """
     first = partition._replace(slices=partition.slices[:1])
+    at_once = _decide_first_at_once(partition, max_batch_bytes)
+    if at_once is not None:
+        return at_once.transactions
     headers = read_headers(first.slices)
     if not headers.transactional:
         return None
@@ -64,6 +68,60 @@ def decide_first(partition: SlicedPartition, max_batch_bytes: int) -> Transactio
             if transactions.is_decided:
                 break
     return transactions if transactions.seal() else None
+
+
+def _decide_first_at_once(partition: SlicedPartition, max_batch_bytes: int) -> "DecidedLog | None":
+    """As decide_first, with one read of the first slice, as decide_at_once."""
+    first, *others = partition.slices
+    if first.log.kind is not Kind.LOG or not is_url(first.log.path):
+        return None
+    transactions = _FirstSlice(anchored=True, decided=True)
+    transactions.begin(0)
+    found = replay_in_order(first, transactions.add, max_batch_bytes)
+    if found is None:
+        return None
+    headers = joined_headers([(first, found)])
+    if not headers.transactional or not headers.is_continuous or not headers.is_ordered:
+        return None if headers.transactional else DecidedLog(headers, None)
+    holes = not is_compacted(partition.copy, shown=found.state.compacted)
+    offsets = OffsetGaps(holes=holes, returns=True, end=headers.next_offset)
+    for number, each in enumerate(others, 1):
+        transactions.begin(number)
+        if transactions.is_decided:
+            break
+        for _ in _read(each, transactions, max_batch_bytes, offsets):
+            if transactions.is_decided:
+                break
+    return DecidedLog(headers, transactions if transactions.seal() else None)
+
+
+class DecidedLog(NamedTuple):
+    """What the headers of a log say, and what became of its transactions; None where no batch is transactional."""
+
+    headers: HeaderPass
+    transactions: Transactions | None
+
+
+def decide_at_once(partition: SlicedPartition, max_batch_bytes: int) -> DecidedLog | None:
+    """What `read_headers` and `decide` say of a log of an object store, from one read of it; else None.
+
+    Headers cost there what all bytes cost. None where bytes are not a valid batch, where batches are not in order, and
+    where a marker may be missing. Raises SourceError.
+    """
+    transactions, found = Transactions(anchored=True, decided=True), list[SliceHeaders]()
+    for number, each in enumerate(partition.slices):
+        if each.log.kind is not Kind.LOG or not is_url(each.log.path):
+            return None
+        transactions.begin(number)
+        headers = replay_in_order(each, transactions.add, max_batch_bytes)
+        if headers is None:
+            return None
+        found.append(headers)
+    joined = joined_headers(zip(partition.slices, found, strict=True))
+    is_whole = joined.is_continuous or is_compacted(partition.copy, shown=any(each.state.compacted for each in found))
+    if not joined.is_ordered or (joined.transactional and not is_whole):
+        return None
+    return DecidedLog(joined, transactions if transactions.seal() else None)
 
 
 def read_transactions(
@@ -310,10 +368,11 @@ class OffsetGaps:
     """Finds where offsets are missing between valid batches (`holes`), and where they go back (`returns`).
 
     Those of a log that is compacted hold no marker. Where offsets go back, the log before is not the one that goes on.
+    `end`: the offset after the last batch before, None without one.
     """
 
-    def __init__(self, *, holes: bool = True, returns: bool = False) -> None:
-        self._end: int | None = None
+    def __init__(self, *, holes: bool = True, returns: bool = False, end: int | None = None) -> None:
+        self._end = end
         self._holes, self._returns = holes, returns
 
     def of(self, chunk: BatchChunk) -> Iterator[int]:
