@@ -129,10 +129,11 @@ class LossPolicy:
         is_missing = each.code != "replica/differs"
         self._keep(self._lost, _Gone(*each.offsets, each.code, each.path, is_missing=is_missing))
 
-    def deleted(self, offsets: OffsetRange, path: str) -> None:
-        """Take offsets whose segments were deleted after the read was planned."""
-        self._take(f"{path}: {_offsets(offsets)} of {self._name} were deleted after the read was planned")
-        self._keep(self._lost, _Gone(*offsets, DELETED, path, is_missing=False))  # how many had a record is not known
+    def gone(self, offsets: OffsetRange, code: str, path: str) -> None:
+        """Take offsets, if any, that were DELETED or TRUNCATED after the read was planned."""
+        if offsets.start < offsets.stop:
+            self._take(f"{path}: {_offsets(offsets)} of {self._name} were {code} after the read was planned")
+            self._keep(self._lost, _Gone(*offsets, code, path, is_missing=False))  # how many had a record is not known
 
     def damaged(
         self,

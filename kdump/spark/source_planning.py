@@ -74,7 +74,7 @@ def plan_ranges(options: SourceOptions) -> list[RangeOfLog]:
 
 
 def planned_ranges(options: SourceOptions) -> Iterator[RangeOfLog]:
-    """The same one by one. Nothing is kept of a log after its last range: with 20 segments it takes 18 KB."""
+    """The same one by one. Nothing is kept of a log after its last range."""
     return _ranges(assigned_logs(options), options)
 
 

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kdump.convert.ranges.cutting import RANGE_BYTES, RangeOfLog
+from kdump.convert.ranges.known_log import LogKnowledge
 from kdump.convert.ranges.range_log import RangeLog, following_slices, listed_again, range_log
 from kdump.convert.records.reader import RecordStream
 from kdump.convert.tables import record_schema
@@ -20,7 +21,7 @@ from kdump.log.isolation import with_markers
 from kdump.log.ranges import OffsetRange, common, united
 from kdump.spark.builds import build_name, check_build
 from kdump.spark.failures import WithoutFrames
-from kdump.spark.source_losses import Loss, LossPolicy, loss_rows, on_this_host
+from kdump.spark.source_losses import DELETED, TRUNCATED, Loss, LossPolicy, loss_rows, on_this_host
 from kdump.spark.source_options import SourceOptions, Table
 from kdump.spark.source_planning import PlannedLosses, plan_losses, planned_ranges
 from kdump.spark.source_schema import arrow_schema, as_expected, check_projection
@@ -179,33 +180,42 @@ def _read_range(
 
 
 def _opened(each: RangeOfLog, max_batch_bytes: int, policy: LossPolicy | None) -> tuple[RangeOfLog, RangeLog]:
-    """The range and its log; with a policy that takes them, without the offsets that were deleted since planning.
+    """The range and its log; with a policy that takes them, without the offsets that are gone since planning.
 
     Raises SourceError, DataLoss.
     """
     try:
         return each, range_log(*each, max_batch_bytes)
     except SourceError:
-        left = None if policy is None else _not_deleted(each)
+        left = None if policy is None else _left_of(each)
         if left is None or policy is None:
             raise
-        policy.deleted(OffsetRange(each.offsets.start, left.offsets.start), left.log.reference.partition.path)
+        path = left.log.reference.partition.path
+        policy.gone(OffsetRange(each.offsets.start, left.offsets.start), DELETED, path)
+        policy.gone(OffsetRange(left.offsets.stop, each.offsets.stop), TRUNCATED, path)
         return left, range_log(*left, max_batch_bytes)
 
 
-def _not_deleted(each: RangeOfLog) -> RangeOfLog | None:
-    """The range without the offsets that retention has deleted since it was planned; None where it has not.
+def _left_of(each: RangeOfLog) -> RangeOfLog | None:
+    """The range without what a broker has deleted or truncated of the log since it was planned; None where it has not.
 
-    Kafka deletes the oldest segments, and the log begins at the first one that is left.
+    Retention deletes the oldest segments, and the log begins at the first one that is left. A follower that truncates
+    its log deletes the newest ones, and cuts the last one that it keeps (UnifiedLog.truncateTo).
     """
     if len(each.log.copies) > 1 or not each.log.is_cut:
         return None  # other copies may have them
     log = listed_again(each.log)
+    planned = {segment.log.path: segment.log.size for segment in each.log.reference.partition.segments}
     segments = log.reference.partition.segments
-    start = segments[0].log.base_offset if segments else None
-    if start is None or start <= each.offsets.start:
+    if not segments or segments[0].log.base_offset is None:
         return None
-    return RangeOfLog(log, OffsetRange(min(start, each.offsets.stop), each.offsets.stop))
+    start, last = max(segments[0].log.base_offset, each.offsets.start), segments[-1].log
+    is_truncated = last.size < planned.get(last.path, 0)
+    if is_truncated:
+        log = log._replace(end=LogKnowledge().of([log.reference.partition]).end)
+    start = min(start, each.offsets.stop)
+    left = OffsetRange(start, max(min(log.end, each.offsets.stop), start))
+    return RangeOfLog(log, left) if is_truncated or left != each.offsets else None
 
 
 def _take_lost(found: RangeLog, each: RangeOfLog, policy: LossPolicy) -> None:

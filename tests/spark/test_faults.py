@@ -267,3 +267,36 @@ def test_segments_that_retention_deletes_between_planning_and_reading(tmp_path: 
     (tmp_path / "t-0" / f"{200:020d}.log").unlink()
     with pytest.raises(SourceError, match=rf"{200:020d}\.log: no such file"):
         rows(end)
+
+
+@pytest.mark.parametrize("whole_segments", [0, 1])
+def test_what_a_follower_truncates_between_planning_and_reading(tmp_path: Path, whole_segments: int) -> None:
+    for first in (0, 100, 200):
+        batches = records(first, first + 40), records(first + 40, first + 100)
+        write_log(tmp_path / "t-0", b"".join(batches), base=first)
+    reads = {fail: parse_batch_options({"path": str(tmp_path), "failOnDataLoss": fail}) for fail in ("true", "false")}
+    (whole,) = plan_ranges(reads["true"])
+    segments = sorted((tmp_path / "t-0").glob("*.log"))
+    for path in segments[3 - whole_segments :]:
+        path.unlink()
+    kept = segments[2 - whole_segments]
+    end = 240 - 100 * whole_segments
+    os.truncate(kept, len(records(end - 40, end)))
+    ranges = {(0, 300): (end, 299), (end - 10, 250): (end, 249), (end + 1, 299): (end + 1, 298), (50, end): ()}
+    for (start, stop), lost in ranges.items():
+        each = whole._replace(offsets=OffsetRange(start, stop))
+        wanted = [*range(start, min(end, stop))]
+        if not lost:
+            assert offsets_of(each, reads["true"]) == wanted
+            continue
+        sentence = f"offsets {lost[0]} to {lost[1]} of t-0 were truncated after the read was planned"
+        with pytest.raises(DataLoss, match=f"{sentence}. The option failOnDataLoss is true"):
+            offsets_of(each, reads["true"])
+        with pytest.warns(DamageWarning, match=f"{sentence}, and are left out"):
+            assert offsets_of(each, reads["false"]) == wanted
+        losses = read_losses(each, reads["false"]._replace(table=Table.LOSSES))
+        assert [loss[:6] for loss in losses] == [("t", 0, *lost, None, "truncated")]
+
+
+def offsets_of(each: Any, options: Any) -> list[int]:
+    return [at for batch in read_range(each, options, ["offset"]) for at in batch["offset"].to_pylist()]
