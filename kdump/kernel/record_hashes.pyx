@@ -32,7 +32,6 @@ HASH_COLUMNS = ("offset", "key_high", "key_low", "high", "low", "flags", "leader
 cdef enum:
     SMALLEST_RECORD = 7   # seven fields of a byte each
     MOST_JOBS = 256       # rows that wait for their hashes
-    AT_ONCE = 256         # rows that go to a sketch together: they stay in the first-level cache
     MOST_RUNS = 256       # of leader epochs
     KEPT_ATTRIBUTES = LOG_APPEND_TIME | TRANSACTIONAL_FLAG | CONTROL_FLAG
     # A row of a key: the last record of each copy as 2 * offset + tombstone, -1: none.
@@ -264,31 +263,60 @@ cdef class RecordHasher:
         self.count, self._key_count, left[0] = (row - self._cells) // HASH_WIDTH, keys, records
         return p
 
-    cdef void _add_message(self, int64_t offset, int64_t timestamp, const uint8_t *key, int64_t key_size,
-                           int64_t value_size, const uint8_t *stop, const uint8_t *after) noexcept nogil:
-        """Add the row of a message of magic 0 or 1, which ends at `stop`; there is room for it."""
+    cdef inline void _add_record(self, const KdNhBatch *batch, int64_t flags, int64_t epoch, int64_t offset,
+                                 int64_t timestamp, const uint8_t *key, int64_t key_size, int64_t value_size,
+                                 const uint8_t *stop) noexcept nogil:
+        """Add the row of a record that ends at `stop`; there is room for it, and for its hash."""
         cdef int64_t *row = self._cells + self.count * HASH_WIDTH
-        cdef KdNhJob *job
-        if offset < self._first or offset >= self._stop:
-            return
-        if self.count - self._hashed == MOST_JOBS:
-            self._flush(after)
-        job = self._record_jobs + (self.count - self._hashed)
+        cdef KdNhJob *job = self._record_jobs + (self.count - self._hashed)
         row[H_OFFSET] = offset
-        row[H_FLAGS] = (TOMBSTONE_BIT if value_size < 0 else 0) | (NO_KEY_BIT if key_size < 0 else 0)
-        row[H_EPOCH] = NO_VALUE
+        row[H_FLAGS] = flags | (TOMBSTONE_BIT if value_size < 0 else 0) | (NO_KEY_BIT if key_size < 0 else 0)
+        row[H_EPOCH] = epoch
         if self._keys:
             row[H_KEY_HIGH] = row[H_KEY_LOW] = 0
             if key_size >= 0:
                 kd_sip_set(self._key_jobs + self._key_count, key, key_size, row + H_KEY_HIGH)
                 self._key_count += 1
-        job.batch = self._batches
+        job.batch = batch
         job.numbers[0] = <uint64_t> offset
         job.numbers[1] = <uint64_t> timestamp
         job.numbers[2] = <uint64_t> <uint32_t> max(key_size, -1) << 32 | <uint32_t> max(value_size, -1)
         job.numbers[3] = <uint64_t> (stop - key)
         job.text = key
         self.count += 1
+
+    cdef inline void _add_message(self, int64_t offset, int64_t timestamp, const uint8_t *key, int64_t key_size,
+                                  int64_t value_size, const uint8_t *stop, const uint8_t *after) noexcept nogil:
+        """Add the row of a message of magic 0 or 1, which ends at `stop`; there is room for it."""
+        if offset < self._first or offset >= self._stop:
+            return
+        if self.count - self._hashed == MOST_JOBS:
+            self._flush(after)
+        self._add_record(self._batches, 0, NO_VALUE, offset, timestamp, key, key_size, value_size, stop)
+
+    cdef bint _hash_single(self, const uint8_t *head, int64_t total, const uint8_t *after) noexcept nogil:
+        """Add the row of the record of a batch that has one and is taken for committed; there is room for it.
+
+        As `_hash`, which takes as long to begin. False where its fields do not fit its size.
+        """
+        cdef Fields f
+        cdef int status = 0, attributes = attributes_of(head)
+        cdef const uint8_t *stop = next_key_and_value(head + HEADER, head + total, after, &f, &status)
+        cdef int64_t offset, timestamp
+        if stop == NULL:
+            return False
+        offset = <int64_t> (<uint64_t> be64(head) + <uint64_t> <int64_t> f.offset_delta)
+        if offset < self._first or offset >= self._stop:
+            return True
+        if attributes & LOG_APPEND_TIME:
+            timestamp = be64(head + MAX_TIMESTAMP_AT)
+        else:
+            timestamp = <int64_t> (<uint64_t> be64(head + BASE_TIMESTAMP_AT) + <uint64_t> f.timestamp_delta)
+        if self.count - self._hashed == MOST_JOBS:
+            self._flush(after)
+        self._add_record(self._add_batch(head, after), CONTROL_BIT if attributes & CONTROL_FLAG else 0,
+                         be32(head + LEADER_EPOCH_AT), offset, timestamp, f.key, f.key_size, f.value_size, stop)
+        return True
 
     cdef bint _hash_message(self, const uint8_t *head, int64_t total, const uint8_t *after) noexcept nogil:
         """Add the row of a message that is not compressed. False where its fields do not fit its size."""
@@ -425,7 +453,7 @@ cdef class BatchSketcher(BatchTaker):
 
     def __cinit__(self, RecordHasher hasher not None, RecordSketch sketch not None,
                   UncommittedBatches uncommitted=None, int64_t start=0):
-        if hasher._capacity < AT_ONCE:
+        if hasher._capacity < 2:
             raise ValueError("capacity")
         self._hasher = hasher
         self._sketch = sketch
@@ -449,10 +477,8 @@ cdef class BatchSketcher(BatchTaker):
         return (self._first, self._next, runs, self._position, self._last_position, self._end_position, self._magic)
 
     cdef inline int64_t _room(self) noexcept nogil:
-        """How many rows may come before they go to the sketch. Of many ends of batches it needs the newest alone."""
-        cdef int64_t count = self._hasher.count, ended = self._hasher.ended
-        cdef int64_t room = (self._hasher._capacity if ended > count >> 3 else AT_ONCE) - count
-        return 0 if room < 0 or ended + 1 >= self._hasher._capacity else room
+        """How many rows may come before they go to the sketch: its tables stay in the first-level cache meanwhile."""
+        return 0 if self._hasher.ended + 1 >= self._hasher._capacity else self._hasher._capacity - self._hasher.count
 
     cdef void begin(self) noexcept nogil:
         self._hasher._begin_call()
@@ -507,7 +533,7 @@ cdef class BatchSketcher(BatchTaker):
         self._next, self._last_position, self._end_position = last + 1, position, position + total
         return True
 
-    cdef bint _note(self, const uint8_t *head, int64_t total, int64_t position, int64_t last,
+    cdef inline bint _note(self, const uint8_t *head, int64_t total, int64_t position, int64_t last,
                     int attributes) noexcept nogil:
         """Note a batch of a transaction that may not be committed. False where that is not possible."""
         cdef int added
@@ -522,16 +548,19 @@ cdef class BatchSketcher(BatchTaker):
             self.failed = True
         return added == 1
 
-    cdef bint _hash(self, const uint8_t *head, int64_t total, int64_t left, const uint8_t *after) noexcept nogil:
+    cdef inline bint _hash(self, const uint8_t *head, int64_t total, int64_t left, const uint8_t *after) noexcept nogil:
         """Add the records of a batch. False where they cannot be read: nothing of the sketch is of use then."""
         cdef const uint8_t *p = head + HEADER
         cdef int status = 0
-        cdef int64_t room
+        cdef int64_t room = self._room()
+        if left == 1 and room:
+            self.failed = not self._hasher._hash_single(head, total, after)
+            return not self.failed
         while left > 0:
             room = self._room()
             if room == 0:
                 self.end(after)
-                room = AT_ONCE
+                room = self._hasher._capacity
             p = self._hasher._hash(head, p, head + total, after, &left, room, D_COMMITTED, &status)
             if status:
                 self.failed = True

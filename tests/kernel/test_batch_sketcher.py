@@ -17,15 +17,15 @@ from support.laws import SEED, examples
 
 KEY = bytes(range(16))
 STOP = 1 << 62
-AT_ONCE, MOST_RUNS = 256, 256  # those of the kernel
+MOST_JOBS, MOST_RUNS = 256, 256  # those of the kernel
 
 
 def sketch_of(start: int) -> RecordSketch:
     return RecordSketch(start, array("q", [start + 300]), blocks=4, bits=5)
 
 
-def hasher_of(start: int, implementation: str = SIPHASH_IMPLS[-1]) -> RecordHasher:
-    return RecordHasher(KEY, start, STOP, keys=False, capacity=2048, implementation=implementation)
+def hasher_of(start: int, implementation: str = SIPHASH_IMPLS[-1], capacity: int = 2048) -> RecordHasher:
+    return RecordHasher(KEY, start, STOP, keys=False, capacity=capacity, implementation=implementation)
 
 
 def scanned(log: bytes, taker: BatchSketcher | None, position: int = 0) -> Scanner:
@@ -49,12 +49,15 @@ def random_batch(choose: random.Random, offset: int, epoch: int, most: int) -> t
     key = choose.choice([None, b"key", b"a longer key of twenty bytes"])
     if most == 1:
         return build.message(choose.randrange(2), key, choose.randbytes(choose.randrange(90)), offset=offset), 1
+    if choose.random() < 0.1:
+        return build.marker("COMMIT", base_offset=offset, producer_id=7, epoch=epoch), 1
     count = choose.randrange(1, most)
     values = [choose.choice([None, b"", choose.randbytes(choose.randrange(1, 200))]) for _ in range(count)]
     if choose.random() < 0.05:
         values[0] = choose.randbytes(choose.randrange(1000, 5000))
     records = [build.record(key, value) for value in values]
-    return build.batch(records, base_offset=offset, epoch=epoch), count
+    kind = choose.choice(["CreateTime", "LogAppendTime"])
+    return build.batch(records, base_offset=offset, epoch=epoch, timestamp_type=kind), count
 
 
 @pytest.mark.parametrize("implementation", SIPHASH_IMPLS)
@@ -77,7 +80,7 @@ def test_a_taken_batch_is_added_as_its_rows_are(implementation: str, batches: in
             assert status == 0
             expected.add(hasher.rows, hasher.count, hasher.ends, hasher.ended)
         found = sketch_of(start)
-        taker = BatchSketcher(hasher_of(start, implementation), found)
+        taker = BatchSketcher(hasher_of(start, implementation, choose.choice([2, 255, 2048])), found)
         position = 0
         while position < len(log):  # in several scans
             count = choose.randrange(1, len(parts) + 1)
@@ -162,14 +165,14 @@ def test_leader_epochs_are_bounded() -> None:
 
 def test_records_below_the_start_are_left_out() -> None:
     """Also where no record of as many batches as wait for their hashes is wanted."""
-    log = b"".join(build.batch([build.record(b"a")], base_offset=each) for each in range(3 * AT_ONCE))
-    taker, left = taken(log, 3 * AT_ONCE - 1)
+    log = b"".join(build.batch([build.record(b"a")], base_offset=each) for each in range(3 * MOST_JOBS))
+    taker, left = taken(log, 3 * MOST_JOBS - 1)
     assert (left, taker.failed) == (0, False)
 
 
 def test_what_is_no_taker() -> None:
     with pytest.raises(ValueError, match="capacity"):
-        BatchSketcher(RecordHasher(KEY, 0, STOP, capacity=AT_ONCE - 1), sketch_of(0))
+        BatchSketcher(RecordHasher(KEY, 0, STOP, capacity=1), sketch_of(0))
 
 
 def test_no_offset_is_after_the_highest_one() -> None:
