@@ -12,7 +12,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 
-from kdump.kernel.cursor cimport Fields, next_key_and_value, next_message, whole_batch
+from kdump.kernel.cursor cimport Fields, next_key_and_value, whole_batch
 from kdump.kernel.key_table cimport KeyTable, add_row, first_slot, index_rows, release, set_up
 from kdump.kernel.layout cimport (
     ATTRIBUTES_AT, BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CODEC_MASK, CONTROL_FLAG, DELETE_HORIZON_FLAG, HEADER,
@@ -20,7 +20,7 @@ from kdump.kernel.layout cimport (
     PRODUCER_ID_AT, RECORDS_COUNT_AT, RECORD_WIDTH, R_AT, R_KEY_AT, R_KEY_SIZE, R_OFFSET, R_SIZE, R_TIMESTAMP,
     R_VALUE_SIZE, TRANSACTIONAL_FLAG, UP_TO_MAGIC, attributes_of, be16, be32, be64, last_offset_of,
 )
-from kdump.kernel.records cimport MESSAGE_FIELDS, Message
+from kdump.kernel.records cimport MESSAGE_FIELDS, Message, parse_message
 from kdump.kernel.scan cimport BatchTaker
 from kdump.kernel.sketches cimport (
     CONTROL_BIT, H_EPOCH, H_FLAGS, H_HIGH, H_KEY_HIGH, H_KEY_LOW, H_LOW, H_OFFSET, HASH_WIDTH, NO_KEY_BIT,
@@ -321,8 +321,7 @@ cdef class RecordHasher:
     cdef bint _hash_message(self, const uint8_t *head, int64_t total, const uint8_t *after) noexcept nogil:
         """Add the row of a message that is not compressed. False where its fields do not fit its size."""
         cdef Message m
-        cdef const uint8_t *p = head
-        if next_message(&p, head + total, &m) == 0:
+        if not parse_message(head, total, &m):
             return False
         self._add_message(be64(head), m.timestamp, head + m.key_at, m.key_size, m.value_size, head + total, after)
         return True
