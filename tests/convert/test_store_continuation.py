@@ -320,6 +320,24 @@ def test_a_log_that_has_changed_is_refused(
     assert any("--rewrite" in each for each in told), told
 
 
+@pytest.mark.parametrize("which", [0, -1])
+@pytest.mark.parametrize("transaction", [0, 5])
+def test_a_file_that_lost_a_batch_is_read_again(store: str, tmp_path: Path, transaction: int, which: int) -> None:
+    """What is missing of it is said, as of a disk, though it was converted before."""
+    batches = log(3, transaction=transaction)
+    put("t-0", batches, 2 * MIB)
+    logs = tmp_path / "logs"
+    fetch(logs)
+    compare(logs, tmp_path)
+    path = sorted((logs / "t-0").glob("*.log"))[which]
+    data, start = path.read_bytes(), 0
+    for _ in range(9):
+        start += build.total_size(data, start)
+    path.write_bytes(data[:start] + data[start + build.total_size(data, start) :])
+    path.with_suffix(".index").unlink()
+    assert any("offset/gap" in each for each in compare(logs, tmp_path))
+
+
 def test_a_log_that_begins_later_is_refused(store: str, tmp_path: Path) -> None:
     batches = log(2)
     put("t-0", batches[:60], MIB)

@@ -59,12 +59,14 @@ def continue_after(
     partition: SlicedPartition,
     cleaner_offset: int | None = None,
     max_batch_bytes: int | None = None,
+    last_end: int | None = None,
 ) -> Continuation:
     """Where to go on with a topic-partition. Raises KdumpError where the log was cut, or is another one, since then.
 
     `entry` is what the folder has of it, None for nothing. The last batch need not be there any more where the log
     cleaner has gone past it (`cleaner_offset`): then its offset has to be in the log. Raises HeadersNeeded where the
-    headers of the log were not read, and the offset index does not lead to the last batch.
+    headers of the log were not read, and the offset index does not lead to the last batch, or not to the one that ends
+    at `last_end`.
     """
     if entry is None:
         return Continuation(partition.offset[0], None)
@@ -80,7 +82,7 @@ def continue_after(
             partition, f"it was converted up to offset {entry.next_offset - 1}, and the log begins at {start} now"
         )
     if partition.headers is not None and partition.headers.is_assumed:
-        near = _find_by_index(partition, last, max_batch_bytes or MAX_BATCH_BYTES)
+        near = _find_by_index(partition, last, max_batch_bytes or MAX_BATCH_BYTES, last_end)
         return going_on._replace(last_path=near[0], last_position=near[1])
     found, reaches = _find(partition, last, max_batch_bytes or MAX_BATCH_BYTES)
     if found is not None:
@@ -138,10 +140,7 @@ def is_unchanged(entry: ConvertedPartition, partition: SlicedPartition) -> bool:
     last = entry.last_batch
     if last is None or entry.findings or any(each.why not in _LEAVES_ORDER for each in entry.left_out):
         return False
-    known = dict[str, SourceFile]()
-    for each in (source for file in entry.files for source in file.sources):
-        if each.path not in known or known[each.path].size < each.size:
-            known[each.path] = each
+    known = _last_sources(entry)
     for log, after in pairwise(each.log for each in partition.slices):
         if after.base_offset is None or after.base_offset > last.last_offset:
             break
@@ -149,6 +148,24 @@ def is_unchanged(entry: ConvertedPartition, partition: SlicedPartition) -> bool:
         if source is None or source.size != log.size or source.last_offset + 1 != after.base_offset:
             return False
     return True
+
+
+def end_of_last(entry: ConvertedPartition) -> int | None:
+    """Where the last batch ended in its log file; None where that is not known: more of the file was read then."""
+    last = entry.last_batch
+    if last is None or any(each.why == "undecided" for each in entry.left_out):
+        return None
+    ends = (each.size for each in _last_sources(entry).values() if (each.last_offset, each.crc) == last[1:])
+    return next(ends, None)
+
+
+def _last_sources(entry: ConvertedPartition) -> dict[str, SourceFile]:
+    """The log files that rows come from, by path, as they were when they were read last."""
+    known = dict[str, SourceFile]()
+    for each in (source for file in entry.files for source in file.sources):
+        if each.path not in known or known[each.path].size < each.size:
+            known[each.path] = each
+    return known
 
 
 def from_last_batch(partition: SlicedPartition, start: Continuation) -> SlicedPartition:
@@ -162,13 +179,15 @@ def from_last_batch(partition: SlicedPartition, start: Continuation) -> SlicedPa
     return partition._replace(slices=(first, *partition.slices[number + 1 :]))
 
 
-def _find_by_index(partition: SlicedPartition, last: BatchIdentity, max_batch_bytes: int) -> tuple[str, int]:
+def _find_by_index(
+    partition: SlicedPartition, last: BatchIdentity, max_batch_bytes: int, last_end: int | None
+) -> tuple[str, int]:
     """The path and the position where the log has a batch. Raises HeadersNeeded where it is not found."""
     indexes = {} if partition.copy is None else {each.log.path: each.index for each in partition.copy.segments}
     wanted = partition._replace(offset=(last.last_offset, last.last_offset + 1))
     for _, part in wanted.numbered():
         batch = _batch_near(part, indexes.get(part.log.path), last.last_offset, max_batch_bytes)
-        if batch is not None and identity_of(batch) == last:
+        if batch is not None and identity_of(batch) == last and last_end in (None, batch.position + batch.size):
             return part.log.path, batch.position
     raise HeadersNeeded
 

@@ -16,6 +16,7 @@ from kdump.convert.output_file import OutputRefused, PartitionRefused
 from kdump.convert.parquet.continuation import (
     Continuation,
     continue_after,
+    end_of_last,
     from_last_batch,
     is_unchanged,
     lacked_findings,
@@ -67,6 +68,7 @@ class _PlanTask(NamedTuple):
     part_bytes: int
     max_batch_bytes: int
     committed: bool
+    last_end: int | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -364,9 +366,10 @@ class _FolderRun:
                 raise SourceError(why)  # whether what was converted has changed since is not known
             cleaned = context.cleaner_offset
         entry = self.folder.entry_of(partition, rewrite=partition.topic_partition in options.rewrite)
+        last_end = None if entry is None else end_of_last(entry)
         if entry is not None:
             entry = entry._replace(files=(), findings=(), left_out=())  # what does not matter far away
-        return _PlanTask(partition, entry, cleaned, part_bytes, options.max_batch_bytes, self.committed)
+        return _PlanTask(partition, entry, cleaned, part_bytes, options.max_batch_bytes, self.committed, last_end)
 
     def _take_plan(self, of: _PartitionRun, task: _PlanTask, plan: _PartPlan | KdumpError) -> None:
         if isinstance(plan, KdumpError):
@@ -432,7 +435,7 @@ def _plan(task: _PlanTask) -> _PartPlan | KdumpError:
     limit = min(task.max_batch_bytes, LARGEST_DATA)  # that of the records
     try:
         with only(partition.path):
-            start = continue_after(task.entry, partition, task.cleaner_offset, task.max_batch_bytes)
+            start = continue_after(task.entry, partition, task.cleaner_offset, task.max_batch_bytes, task.last_end)
             if start.is_done(partition):
                 return _PartPlan(start, (), partition)
             if task.entry is not None and partition.headers is not None and partition.headers.is_assumed:
