@@ -28,7 +28,7 @@ from support import build, damage_partition
 from support.attempts import Attempts
 from support.laws import examples, sampled
 from support.losses import FIXTURES
-from support.object_stores import Unsteady, copy
+from support.object_stores import Unsteady, copy, unsteady_store
 from support.parquet_folders import manifest_of
 
 MIB = 1 << 20
@@ -41,11 +41,8 @@ PARTITIONS = sorted(
 
 @pytest.fixture
 def store() -> Iterator[str]:
-    Unsteady.reset()
-    object_store.cache_clear()
-    yield "unsteady://bucket"
-    Unsteady.reset()
-    object_store.cache_clear()
+    with unsteady_store() as place:
+        yield place
 
 
 # ---- logs

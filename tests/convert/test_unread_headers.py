@@ -23,7 +23,7 @@ from kdump.storage.object_store import object_store
 from support import build, damage_partition
 from support.laws import examples, sampled
 from support.losses import FIXTURES
-from support.object_stores import Unsteady, copy
+from support.object_stores import Unsteady, copy, unsteady_store
 
 LEFT_ALONE = ("0.7",)
 PARTITIONS = sorted(
@@ -35,11 +35,8 @@ PARTITIONS = sorted(
 
 @pytest.fixture
 def store() -> Iterator[str]:
-    Unsteady.reset()
-    object_store.cache_clear()
-    yield "unsteady://bucket"
-    Unsteady.reset()
-    object_store.cache_clear()
+    with unsteady_store() as place:
+        yield place
 
 
 def converted(path: str, out: Path, **how: Any) -> list[Any]:

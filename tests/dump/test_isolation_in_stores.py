@@ -14,18 +14,15 @@ from kdump.storage.object_store import object_store
 from support import build
 from support.damage import NotApplicable, damage
 from support.laws import examples
-from support.object_stores import Unsteady, copy, run_here
+from support.object_stores import Unsteady, copy, run_here, unsteady_store
 
 HOWS = ((), ("--isolation", "read-committed"), ("--isolation", "read-committed", "--last", "3"))
 
 
 @pytest.fixture(autouse=True)
-def store() -> Iterator[None]:
-    Unsteady.reset()
-    object_store.cache_clear()
-    yield
-    Unsteady.reset()
-    object_store.cache_clear()
+def store() -> Iterator[str]:
+    with unsteady_store() as place:
+        yield place
 
 
 @pytest.mark.laws

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -18,6 +18,7 @@ from fsspec import register_implementation
 from fsspec.implementations.memory import MemoryFileSystem
 
 from kdump.cli import run
+from kdump.storage.object_store import object_store
 
 # What says when a run was or what a disk has: an object store has the time of the copy, and knows of no blocks.
 _OWN = ("seconds", "now_ms", "mtime_ns", "inode", "modified_ms", "newest_modified_ms", "free_bytes")
@@ -153,3 +154,13 @@ class _UnsteadyFile(BytesIO):
 
 
 register_implementation("unsteady", Unsteady, clobber=True)
+
+
+@contextmanager
+def unsteady_store() -> Iterator[str]:
+    """An empty bucket of `Unsteady`, which nothing was read of; and nothing is kept of it afterwards."""
+    with ExitStack() as stack:
+        for forget in (Unsteady.reset, object_store.cache_clear):
+            forget()
+            stack.callback(forget)
+        yield "unsteady://bucket"
