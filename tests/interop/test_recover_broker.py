@@ -183,8 +183,8 @@ def damage(logs: Path, what: Damage, seed: str, *, from_the_first: bool = False)
         is_newest = where.file.partition(".")[0] == newest
         fits = {
             "": True,
-            "newest": is_newest,
-            "older": not is_newest and has_batch_before(directory, where),
+            "newest": is_newest and has_end_of_batch(directory, where),
+            "older": not is_newest and has_end_of_batch(directory, where),
             "refused": what.where == "refused"
             and loading.predict_start(loading.directory_state(str(directory), recovery_point=point)).refuses,
         }
@@ -196,12 +196,15 @@ def damage(logs: Path, what: Damage, seed: str, *, from_the_first: bool = False)
     raise AssertionError(f"{what} could not be done")
 
 
-def has_batch_before(directory: Path, where: damage_partition.Where) -> bool:
-    """Whether a truncation leaves a batch. In a log without one no consumer comes to the end: the first file can be
-    empty after the cleaner.
+def has_end_of_batch(directory: Path, where: damage_partition.Where) -> bool:
+    """Whether a truncation lets the log end after a batch. Where the cleaner has removed the last offsets below a
+    segment, of which all goes, no consumer comes to the end: it waits for a batch that follows.
     """
-    first = next(valid(files(directory)), None)
-    return first is not None and (first.file, first.batch.position) < where
+    if not where.file.endswith(".log"):
+        return True
+    before = [own for own in valid(files(directory)) if (own.file, own.batch.position) < where]
+    ends = [before[-1].file, f"{before[-1].last + 1:020d}.log"] if before else []
+    return where.file in ends
 
 
 FILLED = (
