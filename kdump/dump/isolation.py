@@ -34,8 +34,6 @@ _WIDTH: Final = len(BATCH_COLUMNS)
 _ATTRIBUTES: Final = BATCH_COLUMNS.index("attributes")
 _LAST_OFFSET: Final = BATCH_COLUMNS.index("last_offset")
 _RECORD_BATCH: Final = 2
-_KEPT_BYTES: Final = 64 << 20
-"""What is kept of objects between the read for the markers and the one of the records."""
 
 
 class ChunkRange(NamedTuple):
@@ -140,7 +138,7 @@ class StoredRead(UncommittedRead):
         if not header.has(TRANSACTIONAL) or header.has(CONTROL):
             return False
         if self._file is not None:
-            keep_more(self._file.path, _KEPT_BYTES)
+            keep_more(self._file.path)
             self._decisions, self._file = _decisions_about(self._file, self._max_batch_bytes), None
         position = self._start + header.position
         return self._decisions is not None and self._decisions.of(header.producer_id, position) == ABORTED
@@ -206,7 +204,7 @@ class CommittedRead(UncommittedRead):
     def __init__(self, log: FilesOfLog, max_batch_bytes: int) -> None:
         """Read the whole log for its markers. Raises SourceError."""
         self._log, partition = log, log.partition
-        keep_more(partition.path, _KEPT_BYTES)
+        keep_more(partition.path)
         at_once = decide_at_once(partition, max_batch_bytes)
         if at_once is not None:
             headers, self._decisions = at_once

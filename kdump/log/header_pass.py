@@ -14,11 +14,11 @@ from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.read_policy import PolicySource
 from kdump.storage.source import InputFile, reason_of
-from kdump.storage.walk import BatchChunk
+from kdump.storage.walk import BatchChunk, Item
 
 _BUFFER_BYTES: Final = 128 << 10
 _SUSPECT: Final = BATCH_COLUMNS.index("suspect")
-OUT_OF_ORDER: Final = sum(1 << SUSPECTS.index(code) for code in ("offset/backwards", "offset/range"))
+_OUT_OF_ORDER: Final = sum(1 << SUSPECTS.index(code) for code in ("offset/backwards", "offset/range"))
 """The bits of a batch that is not in order."""
 _UNKNOWN: Final = HeaderPass(transactional=True, is_ordered=False, is_continuous=False)
 
@@ -43,6 +43,16 @@ def slice_headers(each: LogSlice, *, may_reach_over: bool = False) -> SliceHeade
     headers = _Headers(each)
     state = headers.read(may_reach_over=may_reach_over)
     return None if state is None else SliceHeaders(state, headers.is_ordered)
+
+
+def is_in_order(item: Item) -> bool:
+    """Whether a walk has met valid batches that are in order."""
+    return isinstance(item, BatchChunk) and not item.damaged and not any(b & _OUT_OF_ORDER for b in item.suspects())
+
+
+def headers_of_walk(state: ScanState) -> SliceHeaders:
+    """What the headers of a slice say, from a walk over all of it that is in order."""
+    return SliceHeaders(state._replace(epochs=()), is_ordered=True)
 
 
 def joined_headers(found: Iterable[tuple[LogSlice, SliceHeaders | None]]) -> HeaderPass:
@@ -137,7 +147,7 @@ class _Headers:
 def _are_ordered(scanner: Scanner) -> bool:
     """Whether the batches of which the last call made a row are in order."""
     suspects = scanner.rows[_SUSPECT : scanner.count * len(BATCH_COLUMNS) : len(BATCH_COLUMNS)]
-    return not any(bits & OUT_OF_ORDER for bits in suspects.tolist())
+    return not any(bits & _OUT_OF_ORDER for bits in suspects.tolist())
 
 
 def walk_headers(scanner: Scanner, source: InputFile, start: int, stop: int, end: int | None = None) -> Iterator[None]:

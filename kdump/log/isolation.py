@@ -12,7 +12,7 @@ from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.kernel.transactions import Transactions
 from kdump.log.compaction import is_compacted
-from kdump.log.header_pass import OUT_OF_ORDER, SliceHeaders, joined_headers, read_headers
+from kdump.log.header_pass import SliceHeaders, headers_of_walk, is_in_order, joined_headers, read_headers
 from kdump.log.log_slice import LOWEST, HeaderPass, LogSlice, SlicedPartition, walk_of_slice
 from kdump.log.transactions import Transaction, open_transactions, take_ended
 from kdump.named_tuple import NamedTuple
@@ -234,9 +234,9 @@ def replay_in_order(each: LogSlice, add: Callable[[bytes], None], max_batch_byte
         source.read_until(source.size if each.stop is None else each.stop)
         walk = walk_of_slice(each._replace(lowest=LOWEST), source, **how)
         for item in walk:
-            if not isinstance(item, BatchChunk) or item.damaged or any(bits & OUT_OF_ORDER for bits in item.suspects()):
+            if not is_in_order(item):
                 return None
-        return SliceHeaders(walk.scanner.state()._replace(epochs=()), is_ordered=True)
+        return headers_of_walk(walk.scanner.state())
 
 
 class _Events:

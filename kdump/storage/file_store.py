@@ -67,12 +67,16 @@ def kept(path: str) -> AbstractContextManager[None]:
     return object_store().keep(KEPT_BYTES)
 
 
-def keep_more(path: str, most_bytes: int) -> None:
-    """Keep as much as that from now on, where what is read of an object store is kept."""
+MARKERS_AHEAD_BYTES: Final = 64 << 20
+"""What is kept of objects that are read for markers of transactions before they are read for records."""
+
+
+def keep_more(path: str) -> None:
+    """Keep MARKERS_AHEAD_BYTES from now on, where what is read of an object store is kept."""
     if is_url(path):
         from kdump.storage.object_store import object_store  # likewise
 
-        object_store().keep_more(most_bytes)
+        object_store().keep_more(MARKERS_AHEAD_BYTES)
 
 
 def store_of(path: str) -> FileStore:

@@ -195,7 +195,7 @@ class Walk(FrameWindow):
             capacity=rows,
             runs=runs,
             indexes=indexes,
-            **({} if taker is None else {"taker": taker}),
+            taker=taker,
         )
         if carry is not None:
             self.scanner.carry(*carry)

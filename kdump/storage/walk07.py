@@ -76,7 +76,7 @@ class Walk07(Walk):
         self._searched: Search07 | None = None
         self._searched_from = self._searched_to = 0
 
-    def _new_scanner(self, base_offset: int, **how: Any) -> "BatchScanner":
+    def _new_scanner(self, base_offset: int, *, taker: None = None, **how: Any) -> "BatchScanner":
         scanner = Scanner07(base_offset, **how)
         self._opened = scanner.opened
         return scanner

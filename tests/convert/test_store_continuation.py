@@ -23,6 +23,7 @@ from kdump.convert.records import outcomes_ahead
 from kdump.convert.results import ConvertFindings, OutputFile, PartitionConversion
 from kdump.engine.protocol import Serial
 from kdump.errors import KdumpError
+from kdump.storage import file_store
 from kdump.storage.object_store import object_store
 from support import build, damage_partition
 from support.attempts import Attempts
@@ -122,7 +123,7 @@ def test_what_is_new_is_fetched_once(store: str, tmp_path: Path, transaction: in
 
 def test_a_long_transaction_is_fetched_twice(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is longer than what is kept."""
-    monkeypatch.setattr(outcomes_ahead, "KEPT_BYTES", 16 * MIB)
+    monkeypatch.setattr(file_store, "MARKERS_AHEAD_BYTES", 16 * MIB)
     size = put("t-0", log(60, transaction=1000, batch=30_000), 25 * MIB)
     rows = rows_of(run(store, tmp_path / "out"))
     assert rows == 60 * MIB // 30_000

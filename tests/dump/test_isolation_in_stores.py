@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kdump.dump import isolation
+from kdump.storage import file_store
 from kdump.storage.object_store import object_store
 from support import build
 from support.damage import NotApplicable, damage
@@ -75,7 +75,7 @@ def put(batches: int, segments: int) -> int:
 def test_each_byte_is_fetched_once_or_twice(how: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Once where all of it can be kept; what follows a file is small where the file is large."""
     size = put(120, 5)
-    monkeypatch.setattr(isolation, "_KEPT_BYTES", 1)
+    monkeypatch.setattr(file_store, "MARKERS_AHEAD_BYTES", 1)
     assert not run_here("dump", *how, "unsteady://bucket/t-0").status
     assert Unsteady.calls["bytes"] <= (2.05 if how else 2.9) * size
     monkeypatch.undo()

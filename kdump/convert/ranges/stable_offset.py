@@ -184,8 +184,7 @@ def _looked(
 ) -> Iterator[tuple[int, _Looked]]:
     """Those of each log whose slices are in order, so that no marker is missing between them."""
     several = (LogOfSlices(number, parts) for number, parts in slices.items())
-    run = _look
-    for number, answers in answers_of_slices(engine, run, several):
+    for number, answers in answers_of_slices(engine, _look, several):
         log, parts, found = logs[number], slices[number], list[SliceHeaders | None]()
         transactions = Transactions(anchored=True) if _is_read_once(log) else None
         for place, (headers, events) in enumerate(answers):

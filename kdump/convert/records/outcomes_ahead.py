@@ -1,7 +1,8 @@
 """What became of the transactions of a log that is read once: markers are looked for shortly ahead of the records.
 
 kdump.log.isolation decides after a pass over the whole log, which costs an object store all of its bytes once more.
-Most transactions end soon: what is read for their markers is kept until the records are read (ObjectStore.keep).
+Most transactions end soon: what is read for their markers is kept until the records are read (ObjectStore.keep). Of a
+transaction that is longer than what is kept, the begin is fetched twice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,8 +17,6 @@ from kdump.storage.source import InputFile
 from kdump.storage.walk import BatchChunk, Walk
 
 _STEP_BYTES: Final = 4 << 20
-KEPT_BYTES: Final = 64 << 20
-"""What is kept of objects between the two reads; of a transaction that is longer the begin is fetched twice."""
 
 
 class OutcomesAhead:
@@ -44,7 +43,7 @@ class OutcomesAhead:
         if self._steps is None:
             if not chunk.walk.scanner.state().transactional:
                 return
-            keep_more(self._slices[self._now].log.path, KEPT_BYTES)
+            keep_more(self._slices[self._now].log.path)
             self._steps = self._replay(self._now, start)
         if self._knows(stop):
             return

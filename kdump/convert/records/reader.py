@@ -10,7 +10,7 @@ from kdump.convert.records.holes import Hole, HoleTracker, PartHoles
 from kdump.convert.records.ordered_log import ordered_log
 from kdump.convert.records.outcome_ranges import OutcomeRange, OutcomeRanges
 from kdump.convert.records.outcomes_ahead import OutcomesAhead
-from kdump.convert.records.unread_headers import check_item, headers_of_state
+from kdump.convert.records.unread_headers import check_item
 from kdump.convert.tables import LARGEST_DATA, USUAL_ROOM, FreeMemory, RecordBuffers, Room
 from kdump.format.batch import Batch, first_known_offset
 from kdump.kernel.columns import BROKEN, COMPRESSED, NO_ROOM, BatchParts, Columns
@@ -18,7 +18,7 @@ from kdump.kernel.records import STATUSES
 from kdump.kernel.scan import SUSPECTS
 from kdump.kernel.transactions import ABORTED, COMMITTED, Transactions
 from kdump.log.damage import MISPLACED, DamagedRange, damaged_ranges
-from kdump.log.header_pass import SliceHeaders
+from kdump.log.header_pass import SliceHeaders, headers_of_walk
 from kdump.log.isolation import Isolation, decide
 from kdump.log.log_slice import (
     EVERYTHING,
@@ -255,7 +255,7 @@ class RecordStream:
                     self._holes.damage(each, is_padding=damaged.is_padding)
                     self._damaged(damaged)
         if self._is_assumed:
-            self.slice_headers.append(headers_of_state(walk.scanner.state()))
+            self.slice_headers.append(headers_of_walk(walk.scanner.state()))
         self.is_beyond = self.is_beyond or (each.stop is not None and walk.position > each.stop)
         if self._on_bytes is not None:
             self._on_bytes((source.size if each.stop is None else each.stop) - done)

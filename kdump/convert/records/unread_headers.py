@@ -13,12 +13,11 @@ from typing import Final
 from kdump.convert.records.ordered_log import findings_of_missing, with_gaps
 from kdump.errors import KdumpError
 from kdump.format.naming import Kind
-from kdump.kernel.results import ScanState
 from kdump.log.compaction import is_compacted
-from kdump.log.header_pass import OUT_OF_ORDER, SliceHeaders, joined_headers
+from kdump.log.header_pass import SliceHeaders, is_in_order, joined_headers
 from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition
 from kdump.storage.file_store import is_url
-from kdump.storage.walk import BatchChunk, Item
+from kdump.storage.walk import Item
 
 _HEALTHY: Final = HeaderPass(transactional=False, is_ordered=True, is_continuous=True, is_assumed=True)
 
@@ -50,15 +49,8 @@ def _can_be_assumed(each: LogSlice) -> bool:
 
 def check_item(item: Item) -> None:
     """Raise HeadersNeeded for what is not valid batches in order."""
-    if not isinstance(item, BatchChunk) or item.damaged:
+    if not is_in_order(item):
         raise HeadersNeeded
-    if any(bits & OUT_OF_ORDER for bits in item.suspects()):
-        raise HeadersNeeded
-
-
-def headers_of_state(state: ScanState) -> SliceHeaders:
-    """What the headers of a slice say that was read, each with check_item."""
-    return SliceHeaders(state._replace(epochs=()), is_ordered=True)
 
 
 def read_so(
