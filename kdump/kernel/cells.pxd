@@ -82,17 +82,24 @@ cdef inline uint64_t outcome_mark(uint64_t spread, int64_t outcome) noexcept nog
 
 
 cdef inline void count_record(uint64_t *tables, int bits, uint64_t offset, uint64_t spread, uint64_t hashed,
-                              uint64_t key, bint away) noexcept nogil:
-    """Add a record to its cell in each table, or take it away."""
-    cdef uint64_t size = <uint64_t> RECORD_WORDS << bits, places = (hashed * offset << 8) + (key << 4 | 1)
+                              uint64_t key) noexcept nogil:
+    """Add a record to its cell in each table."""
+    add_to_cells(tables, bits, spread, hashed, (hashed * offset << 8) + (key << 4 | 1))
+
+
+cdef inline void add_mark(uint64_t *tables, int bits, uint64_t offset, uint64_t spread, uint64_t mark) noexcept nogil:
+    """Add this to the hash of a record that is in the tables: whatever the record is, its cells change by as much."""
+    add_to_cells(tables, bits, spread, mark, mark * offset << 8)
+
+
+cdef inline void add_to_cells(uint64_t *tables, int bits, uint64_t spread, uint64_t hashes,
+                              uint64_t places) noexcept nogil:
+    """Add to the cell of each table, by index_in in bytes."""
+    cdef uint64_t size = <uint64_t> RECORD_WORDS << bits
     cdef uint64_t kept = (((<uint64_t> 1 << bits) - 1) << CELL_SHIFT)
-    if away:
-        hashed = 0 - hashed
-        places = 0 - places
-    # index_in of each table, in bytes.
     add_entry(<char *> tables + (spread << CELL_SHIFT & kept),
               <char *> (tables + size) + (spread >> (21 - CELL_SHIFT) & kept),
-              <char *> (tables + 2 * size) + (spread >> (42 - CELL_SHIFT) & kept), hashed, places)
+              <char *> (tables + 2 * size) + (spread >> (42 - CELL_SHIFT) & kept), hashes, places)
 
 
 cdef inline void count_key(uint64_t *tables, int bits, uint64_t offset, uint64_t hashed, uint64_t key) noexcept nogil:

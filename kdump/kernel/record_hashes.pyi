@@ -45,6 +45,8 @@ class RecordHasher:
     ended: int
     batches: int
     """How many batches the last call of `hash_batches` hashed."""
+    has_odd_offsets: bool
+    """Whether the offsets of a batch of magic 2 that was hashed did not each follow the one before."""
 
     def __init__(
         self,

@@ -113,6 +113,7 @@ cdef class RecordHasher:
     cdef public object rows
     cdef public object ends
     cdef readonly int64_t count, ended, batches
+    cdef readonly bint has_odd_offsets
     cdef public int64_t at
     cdef KdSip _begin, _record_begin
     cdef uint8_t _sum_key[KD_NH_KEY]
@@ -216,6 +217,8 @@ cdef class RecordHasher:
         # What is of the hasher is here meanwhile: of what a row changes the compiler knows no bounds.
         cdef const KdNhBatch *batch = self._add_batch(head, after)
         cdef int64_t keys = self._key_count, first = self._first, records = left[0]
+        cdef int64_t all_records = be32(head + RECORDS_COUNT_AT)
+        cdef int32_t odd = 0
         cdef uint64_t span = <uint64_t> max(self._stop - first, <int64_t> 0)
         cdef bint with_keys = self._keys
         cdef KdNhJob *job = self._record_jobs + (self.count - self._hashed)
@@ -235,6 +238,7 @@ cdef class RecordHasher:
             if stop == NULL:
                 break
             p = stop
+            odd |= f.offset_delta ^ <int32_t> (all_records - records)
             records -= 1
             offset = <int64_t> (<uint64_t> base + <uint64_t> <int64_t> f.offset_delta)
             if <uint64_t> offset - <uint64_t> first >= span:
@@ -261,6 +265,7 @@ cdef class RecordHasher:
             row += HASH_WIDTH
             room -= 1
         self.count, self._key_count, left[0] = (row - self._cells) // HASH_WIDTH, keys, records
+        self.has_odd_offsets |= odd != 0
         return p
 
     cdef inline void _add_record(self, const KdNhBatch *batch, int64_t flags, int64_t epoch, int64_t offset,
@@ -305,6 +310,7 @@ cdef class RecordHasher:
         cdef int64_t offset, timestamp
         if stop == NULL:
             return False
+        self.has_odd_offsets |= f.offset_delta != 0
         offset = <int64_t> (<uint64_t> be64(head) + <uint64_t> <int64_t> f.offset_delta)
         if offset < self._first or offset >= self._stop:
             return True
@@ -515,7 +521,7 @@ cdef class BatchSketcher(BatchTaker):
             run = self._runs[self._run_count]
             run[0], run[1], run[3] = epoch, first, 0
         if p[MAGIC_AT] == 2:
-            if not self._note(p, total, position, last, attributes) or not self._hash(p, total, count, after):
+            if not self._note(p, position, last, attributes) or not self._hash(p, total, count, after):
                 return False
         else:
             if self._room() == 0:
@@ -532,8 +538,7 @@ cdef class BatchSketcher(BatchTaker):
         self._next, self._last_position, self._end_position = last + 1, position, position + total
         return True
 
-    cdef inline bint _note(self, const uint8_t *head, int64_t total, int64_t position, int64_t last,
-                    int attributes) noexcept nogil:
+    cdef inline bint _note(self, const uint8_t *head, int64_t position, int64_t last, int attributes) noexcept nogil:
         """Note a batch of a transaction that may not be committed. False where that is not possible."""
         cdef int added
         if attributes & (TRANSACTIONAL_FLAG | CONTROL_FLAG) != TRANSACTIONAL_FLAG:
@@ -542,7 +547,8 @@ cdef class BatchSketcher(BatchTaker):
             return False
         if last < self._start:
             return True
-        added = self._uncommitted.append(be64(head + PRODUCER_ID_AT), position, total)
+        added = self._uncommitted.append(be64(head + PRODUCER_ID_AT), position, be64(head),
+                                         be32(head + RECORDS_COUNT_AT))
         if added < 0:
             self.failed = True
         return added == 1

@@ -37,8 +37,11 @@ class RecordSketch:
     def add(self, rows: Buffer, count: int, ends: Buffer, ended: int) -> None:
         """Add so many rows of kdump.kernel.record_hashes.HASH_COLUMNS, and ends of batches as RecordHasher has them."""
 
-    def correct(self, rows: Buffer, count: int) -> None:
-        """Change what became of records that were added as committed: rows as `add` has them. Raises ValueError."""
+    def correct(self, first: int, stop: int, outcome: int) -> None:
+        """Change what became of the records at all offsets of [first, stop), which were added as committed.
+
+        Raises ValueError.
+        """
 
     def end(self, offset: int) -> None:
         """A batch ends at this offset."""

@@ -9,7 +9,7 @@ from libc.stdlib cimport calloc, free, malloc, qsort
 from libc.string cimport memcpy, memmove, memset
 
 from kdump.kernel.cells cimport (
-    KEY_WORDS, MOST_BITS, RECORD_WORDS, TABLES, count_key, count_record, outcome_mark, spread_of,
+    KEY_WORDS, MOST_BITS, RECORD_WORDS, TABLES, add_mark, count_key, count_record, outcome_mark, spread_of,
 )
 from kdump.kernel.key_table cimport (
     KeyTable, add_row, clear, find_row, index_rows, prefetch_row, prefetch_slot, release, set_up,
@@ -89,7 +89,7 @@ cdef inline const int64_t *add_rows(const int64_t *row, const int64_t *stop, int
         spread = spread_of(<uint64_t> offset)
         if outcome != D_COMMITTED:
             hashed += outcome_mark(spread, outcome)
-        count_record(tables, bits, <uint64_t> offset, spread, hashed, key, False)
+        count_record(tables, bits, <uint64_t> offset, spread, hashed, key)
         row += HASH_WIDTH
     last[0] = offset
     some.low = low
@@ -272,33 +272,16 @@ cdef class RecordSketch:
             if outcome == D_UNDECIDED:
                 self.undecided += count
 
-    def correct(self, rows, int64_t count):
-        cdef Py_buffer view
-        cdef const int64_t *row
-        cdef int64_t i, outcome
-        cdef uint64_t key, spread, hashed, offset
-        cdef uint64_t *tables
+    def correct(self, int64_t first, int64_t stop, int64_t outcome):
+        cdef int64_t offset
+        cdef uint64_t spread
         if self._words != RECORD_WORDS:
             raise ValueError("of keys")
-        PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
-        try:
-            if not 0 <= count <= view.len // (HASH_WIDTH * 8):
-                raise ValueError("count")
-            for i in range(count):
-                row = <const int64_t *> view.buf + i * HASH_WIDTH
-                if row[H_OFFSET] < self._start or row[H_OFFSET] >= self._limit:
-                    raise ValueError("offset")
-                outcome = row[H_FLAGS] >> OUTCOME_SHIFT & 3
-                key = key_id_of(row[H_FLAGS])
-                self.undecided += key == 1 and outcome == D_UNDECIDED
-                offset = <uint64_t> row[H_OFFSET]
-                hashed = <uint64_t> row[H_HIGH]
-                spread = spread_of(offset)
-                tables = self._tables(row[H_OFFSET])
-                count_record(tables, self._bits, offset, spread, hashed, key, True)
-                count_record(tables, self._bits, offset, spread, hashed + outcome_mark(spread, outcome), key, False)
-        finally:
-            PyBuffer_Release(&view)
+        if stop < first or stop > self._limit:
+            raise ValueError("offset")
+        for offset in range(max(first, self._start), stop):
+            spread = spread_of(<uint64_t> offset)
+            add_mark(self._tables(offset), self._bits, <uint64_t> offset, spread, outcome_mark(spread, outcome))
 
     cdef void _end(self, int64_t offset, const Sum *some) noexcept nogil:
         """Note that a batch ends; `some` are records that are not in the total yet."""

@@ -28,11 +28,13 @@ cdef struct DecisionTable:
     int64_t first
     bint transactional
 
-# A data batch of a transaction. `size` is negative where a marker decided it, other than by a commit.
+# A data batch of a transaction.
 cdef struct DataBatch:
     int64_t producer_id
     int64_t place
-    int64_t size
+    int64_t first_offset
+    int32_t records
+    bint is_decided          # by a marker that does not commit
 
 # The data batches of one transaction, or of a part of it. Without batches it is open if it began before.
 cdef struct TransactionPart:
@@ -126,7 +128,7 @@ cdef class UncommittedBatches:
     cdef int64_t count
     cdef int64_t capacity
     cdef int64_t most
-    cdef int append(self, int64_t producer_id, int64_t position, int64_t size) noexcept nogil
+    cdef int append(self, int64_t producer_id, int64_t position, int64_t first_offset, int64_t records) noexcept nogil
     cdef void settle(self) noexcept nogil
 
 

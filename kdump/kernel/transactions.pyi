@@ -1,4 +1,4 @@
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from typing_extensions import Buffer
 
@@ -144,5 +144,5 @@ class UncommittedBatches:
     def add(self, events: Buffer) -> None:
         """Take the next events of the file, which may be behind its rows."""
 
-    def take(self) -> list[tuple[int, int, int, int]]:
-        """(number of the file, position, size, producer id) of each in log order, and forget them."""
+    def take(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """(number of the file, position, producer id, first offset, records) of each in log order; then forget them."""

@@ -14,7 +14,7 @@ from libc.stdlib cimport free, qsort, realloc
 from libc.string cimport memset
 
 from kdump.kernel.layout cimport (
-    ATTRIBUTES, BATCH_WIDTH, CONTROL_FLAG, MAGIC, POSITION, PRODUCER_ID, SIZE, TRANSACTIONAL_FLAG,
+    ATTRIBUTES, BASE_OFFSET, BATCH_WIDTH, CONTROL_FLAG, COUNT, MAGIC, POSITION, PRODUCER_ID, TRANSACTIONAL_FLAG,
 )
 from kdump.kernel.histogram cimport histogram_add, histogram_begin, histogram_end, histogram_fields
 from kdump.kernel.producers cimport (
@@ -712,7 +712,7 @@ cdef class UncommittedBatches:
             for i in range(count):
                 row = <const int64_t *> view.buf + i * BATCH_WIDTH
                 if is_data(row):
-                    added = self.append(row[PRODUCER_ID], row[POSITION], row[SIZE])
+                    added = self.append(row[PRODUCER_ID], row[POSITION], row[BASE_OFFSET], row[COUNT])
                     if added <= 0:
                         break
         finally:
@@ -721,9 +721,10 @@ cdef class UncommittedBatches:
             raise MemoryError
         return added == 1
 
-    cdef int append(self, int64_t producer_id, int64_t position, int64_t size) noexcept nogil:
+    cdef int append(self, int64_t producer_id, int64_t position, int64_t first_offset, int64_t records) noexcept nogil:
         """Add a data batch; 0 where there is no room, -1 without memory."""
         cdef DataBatch *batches
+        cdef DataBatch *batch
         cdef int64_t capacity
         if self.count == self.most:
             self.settle()
@@ -736,9 +737,12 @@ cdef class UncommittedBatches:
                 return -1
             self.batches = batches
             self.capacity = capacity
-        self.batches[self.count].producer_id = producer_id
-        self.batches[self.count].place = self.table.first + position
-        self.batches[self.count].size = size
+        batch = self.batches + self.count
+        batch.producer_id = producer_id
+        batch.place = self.table.first + position
+        batch.first_offset = first_offset
+        batch.records = <int32_t> records
+        batch.is_decided = False
         self.count += 1
         return 1
 
@@ -772,12 +776,11 @@ cdef class UncommittedBatches:
         self.table.first = 0
         for i in range(self.count):
             batch = self.batches + i
-            if batch.size >= 0:
+            if not batch.is_decided:
                 outcome = decision(&self.table, batch.producer_id, batch.place)
                 if outcome == D_COMMITTED:
                     continue
-                if outcome == D_ABORTED:
-                    batch.size = -batch.size
+                batch.is_decided = outcome == D_ABORTED
             self.batches[kept] = batch[0]
             kept += 1
         self.count = kept
@@ -785,12 +788,11 @@ cdef class UncommittedBatches:
         self.table.first = first
 
     def take(self):
-        cdef int64_t i, place, mask = (<int64_t> 1 << (63 - FILE_BITS)) - 1
-        cdef list found = []
+        cdef int64_t i, mask = (<int64_t> 1 << (63 - FILE_BITS)) - 1
+        cdef DataBatch *batch
         self.settle()
         for i in range(self.count):
-            place = self.batches[i].place
-            found.append((place >> (63 - FILE_BITS), place & mask, abs(self.batches[i].size),
-                          self.batches[i].producer_id))
+            batch = self.batches + i
+            yield (batch.place >> (63 - FILE_BITS), batch.place & mask, batch.producer_id, batch.first_offset,
+                   batch.records)
         self.count = 0
-        return found

@@ -149,7 +149,8 @@ def test_data_of_transactions_is_noted() -> None:
     taker, left = taken(log, 2, uncommitted)
     size = len(data[0])
     assert (left, taker.failed) == (0, False)
-    assert uncommitted.take() == [(3, each * size, size, 1) for each in range(2, 5)]
+    assert [*uncommitted.take()] == [(3, each * size, 1, each, 1) for each in range(2, 5)]
+    assert [*uncommitted.take()] == []
     full = UncommittedBatches(2)
     taker, left = taken(log, 0, full)
     assert (left, taker.failed) == (4, False)

@@ -76,25 +76,28 @@ def test_tables_of_parts_are_those_of_the_whole() -> None:
 
 
 def test_records_whose_transaction_is_not_committed_are_corrected() -> None:
+    """By their offsets alone, whatever their hashes and keys are; of those below the start it has none."""
     choose = random.Random(3)
-    records = [(offset, choose.getrandbits(63), choose.choice([0, 1, 2, 4])) for offset in range(0, 4000, 3)]
-    outcomes = [choose.randrange(4) for _ in records]
+    records = [(offset, choose.getrandbits(63), choose.choice([0, 1, 2, 4])) for offset in range(100, 4000)]
+    runs = [(first, min(first + choose.randrange(1, 90), 4000)) for first in range(90, 4000, 90)]
+    outcomes = {first: choose.randrange(4) for first, _ in runs}
+    known = {offset: outcomes[first] for first, stop in runs for offset in range(first, stop)}
     sketches = []
-    for known in (outcomes, [0] * len(records)):
-        sketch = RecordSketch(0, b"", blocks=4, bits=BITS)
-        data = [
-            ROW.pack(at, 0, 0, each, 7, kind | was << 4, 0)
-            for (at, each, kind), was in zip(records, known, strict=True)
-        ]
+    for is_known in (True, False):
+        sketch = RecordSketch(100, b"", blocks=4, bits=BITS)
+        marks = known if is_known else {}
+        data = [ROW.pack(at, 0, 0, each, 7, kind | marks.get(at, 0) << 4, 0) for at, each, kind in records]
         sketch.add(b"".join(data), len(data), b"", 0)
-        sketches.append((sketch, b"".join(data)))
-    (whole, data), (corrected, _) = sketches
-    corrected.correct(data, len(records))
+        sketches.append(sketch)
+    whole, corrected = sketches
+    assert corrected.cells(4000) != whole.cells(4000)
+    for first, stop in runs:
+        corrected.correct(first, stop, outcomes[first])
     assert (corrected.cells(4000), corrected.cuts(4000)) == (whole.cells(4000), whole.cuts(4000))
-    assert (corrected.keyed, corrected.undecided) == (whole.keyed, whole.undecided)
-    for offset in (-1, 9000):
+    assert corrected.keyed == whole.keyed
+    for first, stop in ((8999, 9000), (200, 199)):
         with pytest.raises(ValueError, match="offset"):
-            corrected.correct(ROW.pack(offset, 0, 0, 1, 1, 16, 0), 1)
+            corrected.correct(first, stop, 1)
 
 
 def test_parts_have_the_last_records_of_all_keys() -> None:

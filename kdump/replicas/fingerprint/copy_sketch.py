@@ -1,9 +1,10 @@
 """What a fingerprint says of a copy: made from its log, in one pass over it.
 
-What became of a transaction is known only from its marker. Its records are taken for committed, and those that are not
-are read again at the end: their batches are few. A log that a cleaner goes over is read twice then, as a record that is
-not committed replaces none; so is one with damage, of which nobody knows what markers it holds. Of a log that a cleaner
-goes over, the hashes of records go to a temporary file where the keys are too many for the memory: key_table.
+What became of a transaction is known only from its marker. Its records are taken for committed, and the tables are
+corrected at the end by the offsets of those that are not. A log that a cleaner goes over is read twice then, as a
+record that is not committed replaces none; so is one with damage, of which nobody knows what markers it holds. Of a log
+that a cleaner goes over, the hashes of records go to a temporary file where the keys are too many for the memory:
+key_table.
 """
 
 from array import array
@@ -15,13 +16,12 @@ from typing import Final, Protocol
 
 from kdump.errors import SourceError
 from kdump.format.batch import Batch
-from kdump.kernel.crc import crc32c
 from kdump.kernel.record_hashes import BatchSketcher, RecordHasher
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.kernel.sketches import LastRecords, RecordSketch
 from kdump.kernel.transactions import COMMITTED, UncommittedBatches
 from kdump.log.compaction import is_compacted
-from kdump.log.log_slice import LogSlice, walk_of_slice
+from kdump.log.log_slice import walk_of_slice
 from kdump.log.ranges import OffsetRange
 from kdump.named_tuple import NamedTuple
 from kdump.replicas.batch_cursor import (
@@ -48,7 +48,6 @@ from kdump.replicas.log_survey import ChunkFacts, LogSurvey, start_of, survey_lo
 from kdump.storage.discovery import discover
 from kdump.storage.live import LIVE_READS
 from kdump.storage.partition import Partition
-from kdump.storage.source import Source
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
 
 _WIDTH: Final = len(BATCH_COLUMNS)
@@ -69,9 +68,7 @@ _MOST_LATER: Final = 4000
 _LEAST_SHARE_BYTES: Final = 8 << 20
 """A share takes about 30 KiB, and it takes 10 ms to read so many bytes again."""
 _MOST_UNCOMMITTED: Final = 1 << 20
-"""So many batches can be of transactions that are open, or not committed: 24 MiB."""
-_READ_BYTES: Final = 256 << 10
-_CRC: Final = slice(17, 21)
+"""So many batches can be of transactions that are open, or not committed: 32 MiB."""
 
 
 class HashKey(NamedTuple):
@@ -244,10 +241,6 @@ class _UndecidedError(Exception):
     """A transaction decides about a batch, and what became of it is not known yet."""
 
 
-_UncommittedBatch = tuple[int, int, int, int]
-"""The number of its file, position, size and producer id."""
-
-
 class _Fold:
     """What became of the transactions of a log, from what a survey of it reads.
 
@@ -312,6 +305,11 @@ class RecordFeed:
         if self.keys is not None:
             self.keys.close()
 
+    @property
+    def can_correct(self) -> bool:
+        """Whether markers and offsets of batches say which records are not committed."""
+        return self.fold is not None and self.fold.is_whole and not self._hasher.has_odd_offsets
+
     def watch(self, chunk: BatchChunk | None) -> None:
         """Take batches, up to the first of which that is not possible; None: those that the taker has."""
         if self.is_whole:
@@ -371,41 +369,6 @@ class RecordFeed:
             self._add()
         self.records.end(batch.last_offset + 1)
 
-    def correct(self, each: LogSlice, source: Source, outcomes: Outcomes, batches: Iterable[_UncommittedBatch]) -> None:
-        """Note what became of batches of a file that were taken for committed. Raises SourceError."""
-        room, filled, waiting = memoryview(bytearray(_READ_BYTES)), 0, list[tuple[int, int, int]]()
-        for _, position, size, producer_id in batches:
-            if filled and filled + size > len(room):
-                self._correct(each, source, room[:filled], waiting)
-                filled, waiting = 0, []
-            if size > len(room):
-                room = memoryview(bytearray(size))
-            batch = room[filled : filled + size]
-            read = source.readinto(position, batch)
-            if read < size or crc32c(batch[_CRC.stop :]) != int.from_bytes(batch[_CRC]):
-                raise SourceError(f"{source.name}: changed while it was read")
-            offset = int.from_bytes(batch[:8], signed=True)
-            waiting.append((position, size, outcomes.of(producer_id, position, offset)))
-            filled += size
-        self._correct(each, source, room[:filled], waiting)
-
-    def _correct(self, each: LogSlice, source: Source, data: memoryview, batches: list[tuple[int, int, int]]) -> None:
-        """The same of adjacent batches in `data`: (position in the file, size, outcome) of each."""
-        known, at, index = bytes(outcome for _, _, outcome in batches), 0, 0
-        while index < len(batches):
-            done, _ = self._hasher.hash_batches(data, at, COMMITTED, known, index)
-            if done > at:
-                at, index = done, index + self._hasher.batches
-                self.records.correct(self._hasher.rows, self._hasher.count)
-                continue
-            position, size, outcome = batches[index]
-            part = LogSlice(each.log, start=position, stop=position + size)
-            for item in walk_of_slice(part, source, everything=True, max_batch_bytes=self._what.max_batch_bytes):
-                if isinstance(item, BatchChunk) and not item.damaged:
-                    for _ in hashes_of(item, item.row(0), outcome, self._hasher, self._what):
-                        self.records.correct(self._hasher.rows, self._hasher.count)
-            at, index = at + size, index + 1
-
     def _add(self) -> None:
         hasher = self._hasher
         self.records.add(hasher.rows, hasher.count, hasher.ends, hasher.ended)
@@ -427,7 +390,7 @@ class _CopyPass:
         self._has_state = survey.compacted or (as_of is not None and as_of.with_state)
         self._compacted = survey.compacted or (as_of is not None and as_of.compacted)
         self._outcomes: Outcomes | None = None
-        self._fold = None if feed is None or feed.fold is None or not feed.fold.is_whole else feed.fold
+        self._fold = None if feed is None or not feed.can_correct else feed.fold
         fits = feed is not None and (feed.is_whole, feed.start, feed.with_state) == (True, self._start, self._has_state)
         self._feed = feed if fits and (self._fold is not None or not survey.transactional) else None
 
@@ -464,14 +427,14 @@ class _CopyPass:
             return self._with_sums(copy, feed)
 
     def _correct(self, feed: RecordFeed) -> None:
-        """Note what became of the transactions that are not committed. Raises SourceError."""
+        """Note what became of the transactions that are not committed."""
         if self._outcomes is None or self._fold is None:
             return
-        slices = self._survey.slices(self._survey.start_offset, self._stop, self._options.max_batch_bytes)
-        for number, batches in groupby(self._fold.batches.take(), key=itemgetter(0)):
+        for number, several in groupby(self._fold.batches.take(), key=itemgetter(0)):
             self._outcomes.begin(number)
-            with slices[number].log.open() as source:
-                feed.correct(slices[number], source, self._outcomes, batches)
+            for _, position, producer_id, first_offset, count in several:
+                outcome = self._outcomes.of(producer_id, position, first_offset)
+                feed.records.correct(first_offset, first_offset + count, outcome)
 
     def _with_sums(self, copy: CopySketch, feed: RecordFeed) -> CopySketch:
         copy = with_sums(copy, feed.records)
