@@ -1,7 +1,6 @@
 """Convert topic-partitions: choose them, put their logs in order, and write them to one output."""
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Final
 
@@ -63,7 +62,7 @@ def convert_logs(
     if options.schemas not in (None, AUTO):
         schemas_at(options.schemas)
     partitions: list[PreparedPartition] = []
-    failed, topics, how = False, set[str](), _prepare_options(options, engine)
+    failed, topics, how = False, set[str](), _prepare_options(options, path, engine)
     for each in prepare(_with_topics(found, topics), how, named, engine, on_path):
         if isinstance(each, SourceError):
             failed = True
@@ -82,8 +81,9 @@ def convert_logs(
     elif options.dry_run or not options.target.is_folder:
         from kdump.convert.single_file.run import convert_to_table
 
-        stream = sys.stdout.buffer if stdout is None else stdout
-        run = convert_to_table(partitions, path, options, stdout=stream, inputs=named, engine=engine, on_bytes=on_bytes)
+        run = convert_to_table(
+            partitions, path, options, how, stdout=stdout, inputs=named, engine=engine, on_bytes=on_bytes
+        )
     else:
         from kdump.convert.parquet.tasks import convert_to_folder
 
@@ -127,7 +127,9 @@ def _not_finished(names: Iterable[str]) -> str:
     return f"not finished: {', '.join(several[:_NAMED])}{others}"
 
 
-def _prepare_options(options: ConvertOptions, engine: Engine | None) -> PrepareOptions:
+def _prepare_options(options: ConvertOptions, output: str, engine: Engine | None) -> PrepareOptions:
+    # Parts of a log that are cut inside of its files need its headers.
+    in_parts = options.writes_parts(output) and engine is not None and engine.slots > 1
     return PrepareOptions(
         options.choice,
         options.replica,
@@ -135,7 +137,7 @@ def _prepare_options(options: ConvertOptions, engine: Engine | None) -> PrepareO
         options.target is Target.LOG,
         options.max_batch_bytes,
         options.read_policy.shared_by(1 if engine is None else engine.slots),
-        without_headers=options.target is Target.PARQUET and not options.dry_run and not options.until_stable,
+        without_headers=options.target is not Target.LOG and not options.until_stable and not in_parts,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from kdump.convert.choice import Choice
 from kdump.convert.field_formats import FieldFormat
+from kdump.convert.output_file import STANDARD_OUTPUT
 from kdump.convert.tables import DEFAULT_COLUMNS, RECORDS, VALUE_JSON
 from kdump.format.naming import TopicPartition
 from kdump.log.isolation import Isolation
@@ -94,6 +95,11 @@ class ConvertOptions(NamedTuple):
         if self.isolation is not None:
             return self.isolation
         return "all" if self.target is Target.LOG else "read-committed"
+
+    def writes_parts(self, output: str) -> bool:
+        """Whether several processes write parts of one file, where there are some: only schemas are worth it."""
+        is_rows = self.target in (Target.NDJSON, Target.CSV) and not self.dry_run
+        return is_rows and self.schemas is not None and output != STANDARD_OUTPUT
 
 
 _PARQUET_CODECS: Final = {"none": None, "snappy": None, "gzip": (1, 9), "lz4": None, "zstd": (1, 22)}

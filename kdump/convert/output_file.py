@@ -53,6 +53,15 @@ def single_file(
         target.close()
 
 
+def truncate(file: IO[bytes], position: int, path: str) -> None:
+    """Remove what was written after a position: the file of `single_file` goes on there. Raises OutputRefused."""
+    try:
+        file.seek(position)
+        file.truncate()
+    except OSError as error:
+        raise not_written(path, error) from None
+
+
 def check_single_file(path: str, *, overwrite: bool = False, inputs: Iterable[str] = ()) -> None:
     """Raises KdumpError for a path that `single_file` would refuse because of an input, or as it exists.
 

@@ -5,11 +5,12 @@ from typing import Final
 
 from kdump.convert.choice import Choice, ChosenCopies, Included, choose
 from kdump.convert.records.ordered_log import OrderedLog, ordered_log
-from kdump.convert.records.unread_headers import without_headers
+from kdump.convert.records.unread_headers import read_so, without_headers
 from kdump.engine.protocol import Engine, Serial
 from kdump.errors import NotALog, SourceError, only
 from kdump.format.naming import Kind
 from kdump.log.damage import DamagedRange
+from kdump.log.header_pass import SliceHeaders
 from kdump.log.isolation import read_transactions
 from kdump.log.log_slice import SlicedPartition
 from kdump.log.swap_segments import SWAP_SUFFIX
@@ -41,6 +42,13 @@ class PreparedPartition(NamedTuple):
     damage: tuple[DamagedRange, ...]
     left_out: tuple[LeftOutBatch, ...]
     holes: tuple[DamagedRange, ...] = ()
+
+    def read_so(
+        self, found: Sequence[SliceHeaders], max_batch_bytes: int, *, committed: bool
+    ) -> "PreparedPartition | None":
+        """The same with what reading the log showed; see kdump.convert.records.unread_headers.read_so."""
+        known = read_so(self.partition, found, max_batch_bytes, committed=committed)
+        return None if known is None else self._replace(partition=known)
 
 
 class PrepareOptions(NamedTuple):

@@ -131,6 +131,11 @@ class SlicedPartition(NamedTuple):
     part: PartOfLog | None = None
 
     @property
+    def is_assumed(self) -> bool:
+        """Whether the headers were not read (HeaderPass)."""
+        return self.headers is not None and self.headers.is_assumed
+
+    @property
     def name(self) -> str:
         """The topic-partition as its directory is named; the path where there is none."""
         of = self.topic_partition

@@ -31,63 +31,13 @@ from support.laws import examples, sampled
 from support.losses import FIXTURES
 from support.object_stores import Unsteady, copy, unsteady_store
 from support.parquet_folders import manifest_of
-
-MIB = 1 << 20
-PARTITIONS = sorted(
-    f"{path.parent.parent.name}/{path.parent.name}"
-    for path in FIXTURES.glob(f"*/*-[0-9]/{0:020}.log")
-    if "0.7" not in path.parent.parent.name
-)
+from support.store_logs import MIB, PARTITIONS, fetch, generate, log, put
 
 
 @pytest.fixture
 def store() -> Iterator[str]:
     with unsteady_store() as place:
         yield place
-
-
-# ---- logs
-
-
-def log(mib: int, *, transaction: int = 0, outcomes: str = "COMMIT", batch: int = 16_000) -> list[tuple[int, bytes]]:
-    """About so many MiB of batches with their offsets, of two producers whose transactions have so many batches."""
-    rng, found, offset, count = random.Random(1), list[tuple[int, bytes]](), 0, mib * MIB // batch
-    sequences = {1: 0, 2: 0}
-    for number in range(count):
-        producer = 1 + number % 2
-        how: dict[str, Any] = {}
-        if transaction:
-            how = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequences[producer]}
-            sequences[producer] += 1
-        record = build.record(b"k", rng.randbytes(batch - 80))
-        found.append((offset, build.batch([record], base_offset=offset, transactional=bool(transaction), **how)))
-        offset += 1
-        if transaction and (number % (2 * transaction) >= 2 * transaction - 2 or number >= count - 2):
-            marker = build.marker(rng.choice(outcomes.split()), base_offset=offset, producer_id=producer)
-            found.append((offset, marker))
-            offset += 1
-    return found
-
-
-def put(name: str, batches: list[tuple[int, bytes]], segment_bytes: int, *, padding: int = 0) -> int:
-    """A partition in segments with their offset indexes, the last one with zeros at its end; its bytes."""
-    segments, size = [[batches[0]]], len(batches[0][1])
-    for offset, data in batches[1:]:
-        if size + len(data) > segment_bytes:
-            segments.append([])
-            size = 0
-        segments[-1].append((offset, data))
-        size += len(data)
-    for number, segment in enumerate(segments):
-        base, position, index = segment[0][0], 0, b""
-        for offset, data in segment:
-            if position:
-                index += struct.pack(">ii", offset - base, position)
-            position += len(data)
-        place = f"/bucket/{name}/{base:020}"
-        Unsteady().pipe_file(f"{place}.log", b"".join(data for _, data in segment))
-        Unsteady().pipe_file(f"{place}.index", index + bytes(padding if number == len(segments) - 1 else 0))
-    return sum(len(data) for _, data in batches)
 
 
 def run(path: str, out: Path, engine: Any = None, **how: Any) -> list[Any]:
@@ -259,16 +209,6 @@ def test_a_continued_store_and_disk_give_the_same(store: str, tmp_path: Path, mo
         shutil.rmtree(place)
 
 
-def generate(directory: Path, rng: random.Random) -> None:
-    """A partition with transactions."""
-    directory.mkdir(parents=True)
-    odd, removed = rng.choice((0, 0, 0.1)), rng.choice((0, 0, 0.3))
-    for segment in build.partition(
-        rng, batches=rng.choice((10, 60)), producers=rng.choice((1, 3)), odd=odd, removed=removed
-    ):
-        (directory / f"{segment.base_offset:020}.log").write_bytes(segment.data)
-
-
 def rewritten(data: bytes, rng: random.Random) -> bytes:
     return build.batch([build.record(b"other", b"value")], base_offset=0) + data
 
@@ -347,11 +287,3 @@ def test_a_log_that_begins_later_is_refused(store: str, tmp_path: Path) -> None:
     shutil.rmtree(logs)
     fetch(logs)
     assert any("the log begins at" in each for each in compare(logs, tmp_path))
-
-
-def fetch(logs: Path) -> None:
-    """Write what the store has to the disk."""
-    for path, found in Unsteady.store.items():
-        target = logs / path.removeprefix("/bucket/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(found.getvalue())

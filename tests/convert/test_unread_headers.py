@@ -24,13 +24,7 @@ from support import build, damage_partition
 from support.laws import examples, sampled
 from support.losses import FIXTURES
 from support.object_stores import Unsteady, copy, unsteady_store
-
-LEFT_ALONE = ("0.7",)
-PARTITIONS = sorted(
-    f"{path.parent.parent.name}/{path.parent.name}"
-    for path in FIXTURES.glob(f"*/*-[0-9]/{0:020}.log")
-    if not any(word in path.parent.parent.name for word in LEFT_ALONE)
-)
+from support.store_logs import PARTITIONS, fetch
 
 
 @pytest.fixture
@@ -129,10 +123,7 @@ def test_what_a_later_segment_shows_is_found(store: str, tmp_path: Path) -> None
     for name, batches in later.items():
         put(store, f"{name}-0", [first, batches])
     here = tmp_path / "logs"
-    for path, found in Unsteady.store.items():
-        target = here / path.removeprefix("/bucket/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(found.getvalue())
+    fetch(here)
     assert converted(store, tmp_path / "there") == converted(str(here), tmp_path / "here")
 
 

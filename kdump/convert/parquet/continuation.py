@@ -81,7 +81,7 @@ def continue_after(
         raise _refused(
             partition, f"it was converted up to offset {entry.next_offset - 1}, and the log begins at {start} now"
         )
-    if partition.headers is not None and partition.headers.is_assumed:
+    if partition.is_assumed:
         near = _find_by_index(partition, last, max_batch_bytes or MAX_BATCH_BYTES, last_end)
         return going_on._replace(last_path=near[0], last_position=near[1])
     found, reaches = _find(partition, last, max_batch_bytes or MAX_BATCH_BYTES)

@@ -28,7 +28,7 @@ from kdump.convert.parquet.writer import formats_of
 from kdump.convert.preparation import PreparedPartition, PrepareOptions, settle
 from kdump.convert.records.log_parts import cut_into_parts
 from kdump.convert.records.part_tasks import closed_results, group_small_parts, size_of_log
-from kdump.convert.records.unread_headers import HeadersNeeded, read_so
+from kdump.convert.records.unread_headers import HeadersNeeded
 from kdump.convert.results import (
     Converted,
     ConvertFindings,
@@ -225,20 +225,20 @@ class _PartitionRun:
 
     def needs_headers(self, run: "_FolderRun", parts: Sequence[_PartResult]) -> bool:
         """Whether the log is not what it was taken for, by what reading it showed."""
-        partition, written = self.of.partition, [each.written for each in parts]
+        written = [each.written for each in parts]
         failed = self.error is not None or any(isinstance(each, KdumpError) for each in written)
-        if failed or not self.parts or partition.headers is None or not partition.headers.is_assumed:
+        if failed or not self.parts or not self.of.partition.is_assumed:
             return False
         found = [each for each in written if isinstance(each, WrittenPart)]
         if any(each.first_undecided is not None for each in found[:-1]):
             return True  # the parts after it did not know of it
         headers = [headers for each in found for headers in each.headers]
         try:
-            known = read_so(partition, headers, run.max_batch_bytes, committed=run.committed)
+            known = self.of.read_so(headers, run.max_batch_bytes, committed=run.committed)
         except KdumpError as error:
             self.error = error
             return False
-        self.of = self.of._replace(partition=known or partition)
+        self.of = known or self.of
         return known is None
 
     def committed(self, run: "_FolderRun", parts: list[_PartResult]) -> Iterator[Converted]:
@@ -310,7 +310,7 @@ class _FolderRun:
         known to be as it was.
         """
         partition = of.of.partition
-        if of.error is not None or partition.headers is None or not partition.headers.is_assumed:
+        if of.error is not None or not partition.is_assumed:
             return False
         rewrite = partition.topic_partition in self._options.rewrite
         with suppress(KdumpError):  # its plan says it
@@ -438,7 +438,7 @@ def _plan(task: _PlanTask) -> _PartPlan | KdumpError:
             start = continue_after(task.entry, partition, task.cleaner_offset, task.max_batch_bytes, task.last_end)
             if start.is_done(partition):
                 return _PartPlan(start, (), partition)
-            if task.entry is not None and partition.headers is not None and partition.headers.is_assumed:
+            if task.entry is not None and partition.is_assumed:
                 partition = from_last_batch(partition, start)
             chosen = partition._replace(offset=(start.offset, partition.offset[1]))
             parts = cut_into_parts(chosen, task.part_bytes, limit, committed=task.committed)

@@ -67,7 +67,7 @@ def cut_into_parts(
         return [partition]
     headers = partition.headers
     decided: Sequence[PartOfLog] | None = None
-    if headers is not None and headers.is_assumed:
+    if partition.is_assumed:
         decided = [_with_following(partition, group[-1].number + 1) for group in groups]
     elif committed and headers is not None and headers.transactional:
         headers = settle_headers(partition, max_batch_bytes)

@@ -15,6 +15,7 @@ from kdump.errors import KdumpError
 from kdump.format.naming import Kind
 from kdump.log.compaction import is_compacted
 from kdump.log.header_pass import SliceHeaders, is_in_order, joined_headers
+from kdump.log.isolation import replay_in_order
 from kdump.log.log_slice import HeaderPass, LogSlice, SlicedPartition
 from kdump.storage.file_store import is_url
 from kdump.storage.walk import Item
@@ -51,6 +52,24 @@ def check_item(item: Item) -> None:
     """Raise HeadersNeeded for what is not valid batches in order."""
     if not is_in_order(item):
         raise HeadersNeeded
+
+
+def headers_in_order(partition: SlicedPartition, max_batch_bytes: int) -> list[SliceHeaders]:
+    """What the headers of a log say that is read once without its records, up to what is no valid batch in order.
+
+    Raises SourceError.
+    """
+    found: list[SliceHeaders] = []
+    for each in partition.slices:
+        headers = replay_in_order(each, _ignore, max_batch_bytes)
+        if headers is None:
+            break
+        found.append(headers)
+    return found
+
+
+def _ignore(_: object) -> None:
+    """What became of transactions is found out when their records are read."""
 
 
 def read_so(

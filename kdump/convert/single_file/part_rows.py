@@ -11,10 +11,12 @@ from kdump.convert.options import ConvertOptions
 from kdump.convert.records.decode_ahead import decode_ahead
 from kdump.convert.records.holes import PartHoles
 from kdump.convert.records.reader import RecordStream
+from kdump.convert.records.unread_headers import HeadersNeeded
 from kdump.convert.results import ConvertFindings, LeftOutCounts
 from kdump.convert.tables import FreeMemory, output_schema, record_schema
 from kdump.convert.value_texts import ValueTexts, log_columns
 from kdump.errors import SourceError, only
+from kdump.log.header_pass import SliceHeaders
 from kdump.log.log_slice import SlicedPartition
 from kdump.named_tuple import NamedTuple
 
@@ -31,6 +33,7 @@ class PartRows(NamedTuple):
     `end` is the offset after the last batch, `sources` the paths of the log files. `left_out` has what only reading
     shows. `problem`: why the first value cannot be decoded. `is_beyond`: damage hid where the part ends
     (RecordStream). `holes`: the offsets that are lost. `error`: reading ended with it, after `rows` were written.
+    `headers`: what those of a log say that was read without them; `needs_headers`: it was taken for another one.
     """
 
     rows: int
@@ -44,6 +47,8 @@ class PartRows(NamedTuple):
     is_beyond: bool = False
     holes: PartHoles = PartHoles(None, None, None, ())  # it never changes
     error: SourceError | None = None
+    headers: tuple[SliceHeaders, ...] = ()
+    needs_headers: bool = False
 
 
 class RowConversion:
@@ -76,7 +81,7 @@ class RowConversion:
         malformed, not_json = formats.malformed, formats.not_json
         if texts is not None:
             texts.undecoded, texts.problem = 0, None
-        rows, first, last, failure = 0, None, None, None
+        rows, first, last, failure, needs_headers = 0, None, None, None, False
         try:
             if texts is not None:
                 texts.begin(part)
@@ -88,6 +93,8 @@ class RowConversion:
                         last = offsets[-1].as_py()
                     self._write(batch, writer)
                     rows += batch.num_rows
+        except HeadersNeeded:
+            needs_headers = True
         except SourceError as error:
             failure = error
         left_out = LeftOutCounts(
@@ -112,6 +119,8 @@ class RowConversion:
             stream.is_beyond,
             stream.holes,
             failure,
+            tuple(stream.slice_headers),
+            needs_headers,
         )
 
     def _write(self, batch: pa.RecordBatch, writer: "TableWriter | None") -> None:

@@ -3,7 +3,7 @@
 import mmap
 from abc import abstractmethod
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import IO, Final
 
 import pyarrow as pa
 
@@ -11,9 +11,6 @@ from kdump.convert.single_file.long_rows import LongLines, arrays_of, long_rows
 from kdump.convert.single_file.table_writer import ByteSink, TableWriter
 from kdump.convert.tables import RECORDS
 from kdump.kernel.row_lines import RowLines
-
-if TYPE_CHECKING:
-    pass
 
 BUFFER_BYTES: Final = 256 << 10
 """What is written at once, unless a line is longer."""
@@ -82,6 +79,9 @@ class RowWriter(TableWriter):
             lines.end()
         if len(self._memory) > BUFFER_BYTES:
             self._memory = mmap.mmap(-1, BUFFER_BYTES)
+
+    def resume(self, file: IO[bytes]) -> None:
+        """Do nothing: a line knows of no other one."""
 
     def close(self) -> None:
         self._is_open = False

@@ -1,15 +1,16 @@
 """Converts topic-partitions into one table: a single file, standard output, or nothing but the counts."""
 
 import os
+import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
-from kdump.convert.damage_log import NOTHING, DamageLog, joined_findings
+from kdump.convert.damage_log import NOTHING, joined_findings
 from kdump.convert.missing import missing_of, refuse_missing
 from kdump.convert.options import ConvertOptions
-from kdump.convert.output_file import STANDARD_OUTPUT, not_written, single_file
-from kdump.convert.preparation import PreparedPartition
+from kdump.convert.output_file import STANDARD_OUTPUT, single_file, truncate
+from kdump.convert.preparation import PreparedPartition, PrepareOptions
 from kdump.convert.results import (
     Converted,
     ConvertFindings,
@@ -21,6 +22,7 @@ from kdump.convert.results import (
     undecoded_note,
 )
 from kdump.convert.single_file.part_rows import PartRows, RowConversion
+from kdump.convert.single_file.serial_conversion import SeekableOutput, SerialConversion
 from kdump.convert.single_file.tasks import (
     NO_OUTPUT,
     CutChanged,
@@ -36,29 +38,31 @@ from kdump.errors import KdumpError, SourceError
 from kdump.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from kdump.convert.single_file.table_writer import TableWriter
+    pass
 
 
 def convert_to_table(
     partitions: Sequence[PreparedPartition],
     output: str,
     options: ConvertOptions,
+    how: PrepareOptions,
     *,
-    stdout: IO[bytes],
+    stdout: IO[bytes] | None = None,
     inputs: Iterable[str] = (),
     engine: Engine | None = None,
     on_bytes: Callable[[int], object] | None = None,
 ) -> Iterator[Converted]:
     """Write the records of all partitions, one after another, to a file; with `dry_run` nowhere, on the engine.
 
-    Several processes of the engine write parts of it where that is faster; see writers_of. Yields what was
-    converted of each partition, and at last the file. A partition that cannot be read is left out where none of its
-    records was written yet. Raises SourceError where some were, and KdumpError for the output: then there is no file.
+    Several processes of the engine write parts of it where that is faster; see writers_of. `how` the partitions were
+    prepared: those that were not what they were taken for are prepared and read again. Yields what was converted of
+    each partition, and at last the file. A partition that cannot be read is left out where none of its records was
+    written yet. Raises SourceError where some were, and KdumpError for the output: then there is no file.
     """
     if options.dry_run:
-        yield from _counted(partitions, options, engine or Serial(), on_bytes)
+        yield from _counted(partitions, options, how, engine or Serial(), on_bytes)
         return
-    place = single_file(output, stdout, overwrite=options.overwrite, inputs=inputs)
+    place = single_file(output, stdout or sys.stdout.buffer, overwrite=options.overwrite, inputs=inputs)
     found = [TablePartition(each, strict=options.strict, outcome=NO_OUTPUT) for each in partitions]
     conversion = RowConversion(options, on_bytes)
     is_stream = output == STANDARD_OUTPUT or output.endswith(".arrows")
@@ -69,7 +73,10 @@ def convert_to_table(
             in_parts = None
             if processes is not None:
                 in_parts = yield from _in_parts(found, output, file, options, processes, on_bytes)
-            run = in_parts or (yield from _in_order(found, conversion, writer, options))
+            if in_parts is None:
+                written = None if output == STANDARD_OUTPUT else SeekableOutput(file, output)
+                in_parts = yield from _in_order(found, SerialConversion(conversion, options, how, writer, written))
+            run = in_parts
             if not run.done:
                 raise _NothingConverted
     yield from run.done  # not before the file has its name
@@ -78,23 +85,13 @@ def convert_to_table(
 
 
 def _in_order(
-    partitions: Sequence[TablePartition], conversion: RowConversion, writer: "TableWriter", options: ConvertOptions
+    partitions: Sequence[TablePartition], conversion: "SerialConversion"
 ) -> Generator[ConvertFindings | SourceError, None, "_TableRun"]:
     """This process converts the partitions."""
     run = _TableRun()
     for each in partitions:
-        yield from run.partition(each, _in_one(each, conversion, writer, options))
+        yield from run.partition(each, conversion.convert(each))
     return run
-
-
-def _in_one(
-    each: TablePartition, conversion: RowConversion, writer: "TableWriter | None", options: ConvertOptions
-) -> list[PartRows]:
-    """What was converted of a partition in this process; nothing of one that is refused."""
-    if each.error is not None:
-        return []
-    damage = DamageLog(strict=options.strict, outcome="" if writer is None else NO_OUTPUT)
-    return [conversion.convert(each.log, damage, writer)]
 
 
 def _in_parts(
@@ -114,11 +111,7 @@ def _in_parts(
                 for value in run.partition(each, next(parts)):
                     values.append(value)  # those before an exception, too
     except CutChanged:
-        try:
-            file.truncate(begin)
-            file.seek(begin)
-        except OSError as error:
-            raise not_written(output, error) from None
+        truncate(file, begin, output)
         return None
     except KdumpError:
         yield from values
@@ -130,6 +123,7 @@ def _in_parts(
 def _counted(
     partitions: Sequence[PreparedPartition],
     options: ConvertOptions,
+    how: PrepareOptions,
     engine: Engine,
     on_bytes: Callable[[int], object] | None,
 ) -> Iterator[Converted]:
@@ -138,7 +132,7 @@ def _counted(
     policy = options.read_policy.shared_by(engine.slots)
     done: list[Converted] = []
     for task, found in engine.map(
-        _Counter(options._replace(read_policy=policy), inside), [_CountTask(each) for each in partitions]
+        _Counter(options._replace(read_policy=policy), how, inside), [_CountTask(each) for each in partitions]
     ):
         if on_bytes is not None and inside is None:
             on_bytes(task.size_bytes)
@@ -161,13 +155,14 @@ class _CountTask(NamedTuple):
 class _Counter:
     """The function that an engine maps over the partitions of a dry run."""
 
-    def __init__(self, options: ConvertOptions, on_bytes: Callable[[int], object] | None) -> None:
-        self._options, self._on_bytes = options, on_bytes
+    def __init__(self, options: ConvertOptions, how: PrepareOptions, on_bytes: Callable[[int], object] | None) -> None:
+        self._options, self._how, self._on_bytes = options, how, on_bytes
 
     def __call__(self, task: _CountTask) -> list[Converted]:
         run, strict = _TableRun(has_output=False), self._options.strict
         each = TablePartition(task.partition, strict=strict, outcome="")
-        parts = _in_one(each, RowConversion(self._options, self._on_bytes), None, self._options)
+        conversion = RowConversion(self._options, self._on_bytes)
+        parts = SerialConversion(conversion, self._options, self._how).convert(each)
         return [*run.partition(each, parts), *run.done]
 
 
@@ -186,6 +181,9 @@ class _TableRun:
 
     def partition(self, each: TablePartition, parts: Sequence[PartRows]) -> Iterator[ConvertFindings | SourceError]:
         """Take the parts of a partition, and yield what is wrong with it. Raises SourceError that ends the run."""
+        if each.unprepared is not None:
+            yield each.unprepared
+            return
         yield from joined_findings((*each.damage.values(), *(found for part in parts for found in part.findings)))
         error = each.error if not parts else parts[-1].error
         if error is not None:

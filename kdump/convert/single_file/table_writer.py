@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import IO, TYPE_CHECKING, Protocol, Self
 
 import pyarrow as pa
 
@@ -44,6 +44,10 @@ class TableWriter(ABC):
     @abstractmethod
     def close(self) -> None:
         """Write what stands after the last row. Nothing can be written after that."""
+
+    @abstractmethod
+    def resume(self, file: IO[bytes]) -> None:
+        """Go on where the file ends: it is the one that was given, and rows after that place were removed."""
 
     def _check(self, batch: pa.RecordBatch) -> None:
         if not batch.schema.equals(self._schema):

@@ -13,9 +13,8 @@ from contextlib import closing, contextmanager
 from typing import IO, Final
 
 from kdump.convert.damage_log import DamageLog
-from kdump.convert.options import ConvertOptions, Target
-from kdump.convert.output_file import STANDARD_OUTPUT
-from kdump.convert.preparation import PreparedPartition
+from kdump.convert.options import ConvertOptions
+from kdump.convert.preparation import PreparedPartition, PrepareOptions, settle
 from kdump.convert.records.log_parts import cut_into_parts
 from kdump.convert.records.part_tasks import closed_results, group_small_parts, size_of_log
 from kdump.convert.results import DamagedLog
@@ -25,7 +24,7 @@ from kdump.convert.single_file.table_writer import TableWriter
 from kdump.convert.single_file.writers import table_writer
 from kdump.convert.tables import LARGEST_DATA
 from kdump.engine.processes import Processes
-from kdump.engine.protocol import Engine
+from kdump.engine.protocol import Engine, Serial
 from kdump.errors import SourceError, only
 from kdump.log.log_slice import SlicedPartition
 from kdump.named_tuple import NamedTuple
@@ -35,7 +34,6 @@ _LEAST_BYTES: Final = 1 << 20
 _MOST_BYTES: Final = 4 << 20
 """The size of a part of a large partition: what it becomes waits in memory."""
 _PARTS_A_SLOT: Final = 4
-_IN_PARTS: Final = (Target.NDJSON, Target.CSV)
 NO_OUTPUT: Final = "no output was written"
 
 
@@ -44,13 +42,32 @@ class TablePartition:
 
     def __init__(self, of: PreparedPartition, *, strict: bool, outcome: str) -> None:
         """`outcome`: what becomes of the output where damage is refused."""
-        self.of, self.strict = of, strict
+        self.strict, self._outcome = strict, outcome
+        self.unprepared: SourceError | None = None
+        """Why it could not be prepared again: then it is left out."""
+        self._begin(of)
+
+    def _begin(self, of: PreparedPartition) -> None:
+        self.of = of
         self.error: DamagedLog | None = None
-        self.damage = DamageLog(of, strict=strict, outcome=outcome)
+        self.damage = DamageLog(of, strict=self.strict, outcome=self._outcome)
         try:
             self.damage.begin()
         except DamagedLog as error:
             self.error = error
+
+    def settle(self, how: PrepareOptions) -> None:
+        """Prepare the log again, with its headers."""
+        (of,) = settle([self.of], how, Serial())
+        if isinstance(of, PreparedPartition):
+            self._begin(of)
+        else:
+            self.unprepared = of
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether nothing of it is read."""
+        return self.error is not None or self.unprepared is not None
 
     @property
     def log(self) -> SlicedPartition:
@@ -91,9 +108,7 @@ def writers_of(
     That is the case without schemas, for standard output, where there is too little to write, and where workers may be
     on other hosts.
     """
-    if options.schemas is None or options.target not in _IN_PARTS or output == STANDARD_OUTPUT:
-        return None
-    if not isinstance(engine, Processes) or engine.slots == 1:
+    if not options.writes_parts(output) or not isinstance(engine, Processes) or engine.slots == 1:
         return None
     return engine if _total(partitions) >= 2 * _LEAST_BYTES else None
 

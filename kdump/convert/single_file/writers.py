@@ -1,7 +1,9 @@
 """The formats of an output that is one file, and the writer of what the run is asked for."""
 
 import json
+import mmap
 from collections.abc import Collection, Iterator
+from typing import IO, Final
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -11,6 +13,9 @@ from kdump.convert.options import ConvertOptions, Target
 from kdump.convert.single_file.row_writer import RowWriter
 from kdump.convert.single_file.table_writer import ByteSink, TableWriter
 from kdump.format.csv_text import LINE_END, csv_text
+
+_MAGIC_BYTES: Final = 8
+"""What an IPC file has before its first message: ARROW1 and padding."""
 
 
 class NdjsonWriter(RowWriter):
@@ -70,13 +75,28 @@ class _IpcWriter(TableWriter):
 
     def __init__(self, file: ByteSink, schema: pa.Schema, codec: str | None = None) -> None:
         super().__init__(file, schema)
-        options = pa.ipc.IpcWriteOptions(compression=codec)
+        self._options = pa.ipc.IpcWriteOptions(compression=codec)
+        self._begin()
+
+    def _begin(self) -> None:
         begin = pa.ipc.new_stream if self._is_stream else pa.ipc.new_file
-        self._writer = begin(file, schema, options=options)
+        self._writer = begin(self._file, self._schema, options=self._options)
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._check(batch)
         self._writer.write_batch(batch)
+
+    def resume(self, file: IO[bytes]) -> None:
+        """Write what the file has once more, the same bytes: only so does a writer know of it."""
+        size = file.tell()
+        file.seek(0)
+        self._begin()
+        if size:
+            written = pa.py_buffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
+            messages = pa.BufferReader(written if self._is_stream else written.slice(_MAGIC_BYTES))
+            for batch in pa.ipc.open_stream(messages):
+                self._writer.write_batch(batch)
+        assert file.tell() == size
 
     def close(self) -> None:
         self._writer.close()
