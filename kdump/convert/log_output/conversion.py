@@ -24,7 +24,7 @@ from kdump.convert.log_output.log_writer import LogWriter
 from kdump.convert.output_file import OutputRefused
 from kdump.convert.records.holes import PartHoles
 from kdump.convert.records.log_parts import is_in_order
-from kdump.errors import KdumpError, reason
+from kdump.errors import KdumpError, SourceError, reason
 from kdump.format import codec as codecs
 from kdump.format.checkpoint import EpochEntry, epoch_entries
 from kdump.format.naming import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, Kind, TopicPartition
@@ -34,7 +34,8 @@ from kdump.log.isolation import Isolation, decide
 from kdump.log.log_slice import HIGHEST, LOWEST, SlicedPartition
 from kdump.named_tuple import NamedTuple
 from kdump.storage.directory_handle import DirectoryHandle
-from kdump.storage.file_store import parent_of
+from kdump.storage.file_store import open_source, parent_of
+from kdump.storage.source import read_whole
 from kdump.writer.segments import CompanionFiles, SegmentCounter, SegmentsWriter, write_companions
 
 if TYPE_CHECKING:
@@ -257,10 +258,8 @@ def _output_errors(path: str) -> Iterator[None]:
 
 
 def _small_file(directory: str, name: str) -> bytes | None:
-    with suppress(OSError, KdumpError), DirectoryHandle(directory, read_only=True) as handle:
-        status = handle.stat(name)
-        if status is not None and status.st_size <= _MOST_FILE_BYTES:
-            return handle.read(name)
+    with suppress(SourceError), open_source(os.path.join(directory, name)) as source:
+        return read_whole(source, _MOST_FILE_BYTES)
     return None
 
 
