@@ -77,7 +77,7 @@ def convert_logs(
         return
     _refuse_mixed(partitions, options)
     if options.target is Target.LOG:
-        run = _logs(partitions, path, options, engine or Serial(), on_bytes)
+        run = _logs(partitions, path, options, how, engine or Serial(), on_bytes)
     elif options.dry_run or not options.target.is_folder:
         from kdump.convert.single_file.run import convert_to_table
 
@@ -137,7 +137,7 @@ def _prepare_options(options: ConvertOptions, output: str, engine: Engine | None
         options.target is Target.LOG,
         options.max_batch_bytes,
         options.read_policy.shared_by(1 if engine is None else engine.slots),
-        without_headers=options.target is not Target.LOG and not options.until_stable and not in_parts,
+        without_headers=not options.until_stable and not in_parts,
     )
 
 
@@ -177,13 +177,14 @@ def _logs(
     partitions: Sequence[PreparedPartition],
     output: str,
     options: ConvertOptions,
+    how: PrepareOptions,
     engine: Engine,
     on_bytes: Callable[[int], object] | None,
 ) -> Iterator[Converted]:
     from kdump.convert.log_options import LogOutputOptions
     from kdump.convert.log_output.tasks import LogTarget, convert_to_log
 
-    how = LogOutputOptions(
+    written = LogOutputOptions(
         options.codec,
         options.level,
         options.segment_bytes,
@@ -191,9 +192,9 @@ def _logs(
         read_policy=options.read_policy,
         time=options.choice.time,
     )
-    target = LogTarget(how, options.effective_isolation, options.strict, options.dry_run)
+    target = LogTarget(written, options.effective_isolation, options.strict, options.dry_run)
     converted: list[Converted] = []
-    results = convert_to_log(partitions, output, target, engine=engine, on_bytes=on_bytes)
+    results = convert_to_log(partitions, output, target, engine=engine, on_bytes=on_bytes, how=how)
     for each, result in zip(partitions, results, strict=True):
         yield from result.findings
         if result.missing.findings:
@@ -201,7 +202,7 @@ def _logs(
         if isinstance(result.conversion, SourceError):
             yield result.conversion
         else:
-            made = _converted_log(result, result.conversion, each, dry_run=options.dry_run)
+            made = _converted_log(result, result.conversion, result.settled or each, dry_run=options.dry_run)
             converted += (
                 value._replace(missing=result.missing.records) if isinstance(value, PartitionConversion) else value
                 for value in made

@@ -24,12 +24,14 @@ from kdump.convert.log_output.log_writer import LogWriter
 from kdump.convert.output_file import OutputRefused
 from kdump.convert.records.holes import PartHoles
 from kdump.convert.records.log_parts import is_in_order
+from kdump.convert.records.outcomes_ahead import OutcomesAhead
 from kdump.errors import KdumpError, SourceError, reason
 from kdump.format import codec as codecs
 from kdump.format.checkpoint import EpochEntry, epoch_entries
 from kdump.format.naming import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, Kind, TopicPartition
 from kdump.format.partition_metadata import parse_partition_metadata
 from kdump.format.text_files import CheckpointError
+from kdump.log.header_pass import SliceHeaders
 from kdump.log.isolation import Isolation, decide
 from kdump.log.log_slice import HIGHEST, LOWEST, SlicedPartition
 from kdump.named_tuple import NamedTuple
@@ -116,16 +118,20 @@ class Conversion:
         self._partition, self._options, self._isolation = partition, options, isolation
         self._on_damage, self._on_bytes = on_damage, on_bytes
         self._slices = list(partition.numbered())
+        self.slice_headers: Sequence[SliceHeaders] = ()
+        """What the headers of each slice say, of a log that was written without reading them before."""
 
     def write(self, output: str, staging: str | None) -> LogConversion:
         """Write it as a directory below `staging`, which will be below `output` later; without one, only count.
 
-        Raises SourceError, KdumpError.
+        Raises SourceError, KdumpError, and HeadersNeeded for a log that was taken for another one.
         """
         final_path = os.path.join(output, name := directory_name(self._partition))
         partition, options = self._partition, self._options
-        transactions = None
-        if self._isolation == "read-committed":
+        transactions = ahead = None
+        if self._isolation == "read-committed" and partition.is_assumed:
+            ahead = OutcomesAhead(partition.slices, options.max_batch_bytes)
+        elif self._isolation == "read-committed":
             transactions = decide(partition, options.max_batch_bytes)
         plain = self._isolation != "all"
         codec = None if options.codec is None else codecs.CODECS.index(options.codec)
@@ -142,10 +148,16 @@ class Conversion:
         with _output_errors(final_path), _directory(staging, name) as directory:
             rolls = self._start(), options.segment_bytes
             segments = SegmentCounter(*rolls) if directory is None else SegmentsWriter(directory, *rolls)
-            gaps = partition.headers is not None and partition.headers.gaps
-            in_order = is_in_order(partition)
             writer = LogWriter(
-                segments, how, self._on_damage, self._on_bytes, transactions, gaps=gaps, in_order=in_order
+                segments,
+                how,
+                self._on_damage,
+                self._on_bytes,
+                transactions,
+                gaps=partition.headers is not None and partition.headers.gaps,
+                in_order=is_in_order(partition),
+                is_assumed=partition.is_assumed,
+                ahead=ahead,
             )
             try:
                 for number, each in self._slices:
@@ -158,6 +170,7 @@ class Conversion:
             except BaseException:
                 segments.abandon()
                 raise
+            self.slice_headers = writer.slice_headers
             metadata = _partition_metadata(partition)
             epochs = _leader_epochs(writer.leader_epochs, partition, segments, end)
             data = None if metadata is None else metadata[1]

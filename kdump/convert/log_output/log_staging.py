@@ -7,8 +7,8 @@ renamed, so another process made what has its final name, and that stays.
 """
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final, Self
 
 from kdump.convert.output_file import OutputRefused
@@ -138,13 +138,29 @@ def staged_directory(part_path: str, name: str) -> DirectoryHandle:
 
     Raises OSError, KdumpError.
     """
+    with _staging(part_path) as staging:
+        staging.make_directory(name)
+        return DirectoryHandle(name, below=staging)
+
+
+def drop_staged(part_path: str, name: str) -> None:
+    """Remove such a directory, where it is there. Raises KdumpError."""
+    try:
+        with _staging(part_path) as staging:
+            if staging.stat(name) is not None:
+                staging.remove_tree(name)
+    except OSError as error:
+        raise OutputRefused(f"{os.path.dirname(part_path)}: {reason(error)}; nothing was written") from None
+
+
+@contextmanager
+def _staging(part_path: str) -> Iterator[DirectoryHandle]:
     try:
         output, part = os.path.split(part_path)
         with (
             DirectoryHandle(output, read_only=True) as outer,
             DirectoryHandle(part, read_only=True, below=outer) as staging,
         ):
-            staging.make_directory(name)
-            return DirectoryHandle(name, below=staging)
+            yield staging
     except SourceError as error:  # it is no source
         raise KdumpError(str(error)) from None

@@ -24,6 +24,7 @@ from kdump.convert.log_output.log_batches import (
 )
 from kdump.convert.log_output.time_choice import TimeChoice
 from kdump.convert.records.holes import HoleTracker
+from kdump.convert.records.unread_headers import check_item
 from kdump.format import codec as codecs
 from kdump.format.batch import (
     CODEC_MASK,
@@ -45,6 +46,7 @@ from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
 from kdump.kernel.transactions import ABORTED, COMMITTED, Transactions
 from kdump.log.damage import MISPLACED, DamagedRange, damaged_ranges
+from kdump.log.header_pass import SliceHeaders, headers_of_walk
 from kdump.log.log_slice import EVERYTHING, LogSlice, walk_of_slice
 from kdump.log.ranges import OffsetRange, united, without
 from kdump.named_tuple import NamedTuple
@@ -56,6 +58,7 @@ from kdump.verify.findings import Severity
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kdump.convert.records.outcomes_ahead import OutcomesAhead
     from kdump.writer.segments import SegmentsWriter
 
 _CHUNK_BATCHES: Final = 1024
@@ -73,8 +76,9 @@ _NO_CODEC: Final = len(codecs.CODECS)
 class LogWriter:
     """Writes the slices of a partition, one after another, then `end`.
 
-    `in_order`: the valid batches of the slices are known to be. `on_damage` gets each range that is left out. Raises
-    OSError, SourceError, CodecMissing.
+    `in_order`: the valid batches of the slices are known to be. `on_damage` gets each range that is left out.
+    `is_assumed`: the headers of the log were not read (kdump.convert.records.unread_headers), `ahead` decides its
+    transactions. Raises OSError, SourceError, CodecMissing, and HeadersNeeded.
     """
 
     def __init__(
@@ -87,11 +91,13 @@ class LogWriter:
         *,
         gaps: bool = False,
         in_order: bool = False,
+        is_assumed: bool = False,
+        ahead: "OutcomesAhead | None" = None,
     ) -> None:
         self._segments, self._how = segments, how
-        self._in_order = in_order
+        self._in_order, self._is_assumed, self._ahead = in_order, is_assumed, ahead
         self._on_damage, self._on_bytes = on_damage, on_bytes
-        self._transactions = transactions
+        self._transactions = transactions if ahead is None else ahead.transactions
         codec = _ANY_CODEC if how.codec is None else _NO_CODEC if how.level is not None and how.codec else how.codec
         self._run = CopyRun(codec=codec, plain=how.plain)
         self._messages: MessageBatch | None = None
@@ -109,6 +115,8 @@ class LogWriter:
         self.first_offset: int | None = None
         self.holes = HoleTracker(gaps=gaps)
         """Takes the offsets that the log has lost."""
+        self.slice_headers: list[SliceHeaders] = []
+        """What the headers of each slice say, where they were not read before."""
         self.end_offset: int | None = None
         """The offset after the last valid batch, also where it is left out."""
 
@@ -127,7 +135,9 @@ class LogWriter:
         self._lowest, self._highest, self._path = lowest, min(highest, end - 1), each.log.path
         self._reports_above = end <= highest
         self._is_inside, self._past = False, 0
-        if self._transactions is not None:
+        if self._ahead is not None:
+            self._ahead.begin(number)
+        elif self._transactions is not None:
             self._transactions.begin(number)
         self.holes.begin_slice(each)
         with open_file(each.log, self._how.read_policy, each) as source:
@@ -135,7 +145,13 @@ class LogWriter:
             limit = self._how.max_batch_bytes
             walk = walk_of_slice(each, source, everything=True, max_batch_bytes=limit, rows=_CHUNK_BATCHES)
             for item in walk:
-                if isinstance(item, BatchChunk) and not item.damaged:
+                if self._is_assumed:
+                    check_item(item)
+                if self._past > 1:
+                    pass  # the headers of the rest are wanted
+                elif isinstance(item, BatchChunk) and not item.damaged:
+                    if self._ahead is not None:
+                        self._ahead.take(item)
                     self.holes.chunk(item)
                     self._chunk(item, each.log.kind is Kind.KAFKA07)
                 else:
@@ -144,8 +160,10 @@ class LogWriter:
                         self._report(damaged)
                 self._on_bytes(walk.position - at)
                 at = walk.position
-                if self._past > 1:
+                if self._past > 1 and not self._is_assumed:
                     return
+            if self._is_assumed:
+                self.slice_headers.append(headers_of_walk(walk.scanner.state()))
 
     def end(self) -> None:
         """Write the last batch, and where batches after it are left out, an empty one.

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 from kdump.convert.damage_log import NOTHING, DamageLog
 from kdump.convert.log_options import LogOutputOptions, check_log_options
 from kdump.convert.log_output.conversion import Conversion, LogConversion, directory_name, source_directories
-from kdump.convert.log_output.log_staging import OutputStaging
+from kdump.convert.log_output.log_staging import OutputStaging, drop_staged
 from kdump.convert.missing import Missing, missing_of, refuse_missing
 from kdump.convert.output_file import check_outside
-from kdump.convert.preparation import PreparedPartition
+from kdump.convert.preparation import PreparedPartition, PrepareOptions, settle
+from kdump.convert.records.unread_headers import HeadersNeeded
 from kdump.convert.results import ConvertFindings
 from kdump.engine.protocol import Engine, Serial
 from kdump.errors import KdumpError, SourceError, only
 from kdump.log.log_slice import SlicedPartition
 from kdump.named_tuple import NamedTuple
 from kdump.recover.runs import is_log_directory
-from kdump.storage.file_store import store_of
+from kdump.storage.file_store import kept, store_of
 
 if TYPE_CHECKING:
     from kdump.log.isolation import Isolation
@@ -34,13 +35,17 @@ class LogTarget(NamedTuple):
 
 
 class LogResult(NamedTuple):
-    """What was written of a partition, or why nothing was, and what is wrong with its log."""
+    """What was written of a partition, or why nothing was, and what is wrong with its log.
+
+    `settled`: it was prepared again, as it was not what it was taken for.
+    """
 
     conversion: LogConversion | SourceError
     findings: tuple[ConvertFindings, ...] = ()
     damaged_ranges: int = 0
     damaged_bytes: int = 0
     missing: Missing = Missing()  # a named tuple
+    settled: PreparedPartition | None = None
 
 
 class _LogTask(NamedTuple):
@@ -58,6 +63,7 @@ def convert_to_log(
     *,
     engine: Engine | None = None,
     on_bytes: Callable[[int], object] | None = None,
+    how: PrepareOptions = PrepareOptions(takes_07=True),  # noqa: B008  # likewise
 ) -> Iterator[LogResult]:
     """Write topic-partitions as new logs into the directory `output`, which is new or empty.
 
@@ -68,7 +74,8 @@ def convert_to_log(
     Every batch of magic 2 keeps its offsets, timestamps, attributes, producer fields, leader epoch and delete horizon;
     where nothing has to change, its bytes. The isolation is that of kdump.arrow: with another one than `all` the
     records are written without transactions, producers and control batches. `on_bytes` gets the number of bytes that
-    were read.
+    were read. `how` the partitions were prepared: those that were not what they were taken for are prepared and read
+    again.
 
     Raises ValueError for options that do not fit. Raises KdumpError where the output is not empty or lies inside the
     input, where a partition has no name or two have the same one, and where the output cannot be written.
@@ -88,7 +95,7 @@ def convert_to_log(
         part = None if staging is None else staging.part_path
         tasks = [_LogTask(each, path, part) for each in partitions]
         # Its processes end before what they wrote is removed.
-        results = stack.enter_context(closing(_results(engine, _LogConverter(target, inside), tasks)))
+        results = stack.enter_context(closing(_results(engine, _LogConverter(target, how, inside), tasks)))
         done = 0
         for name, result in zip(names, results, strict=True):
             if isinstance(result.conversion, LogConversion):
@@ -116,27 +123,60 @@ def _results(engine: Engine, writer: "_LogConverter", tasks: Sequence[_LogTask])
 class _LogConverter:
     """The function that an engine maps over the tasks."""
 
-    def __init__(self, target: LogTarget, on_bytes: Callable[[int], object] | None) -> None:
-        self._target, self._on_bytes = target, on_bytes
+    def __init__(self, target: LogTarget, how: PrepareOptions, on_bytes: Callable[[int], object] | None) -> None:
+        self._target, self._how, self._on_bytes = target, how, on_bytes
 
     def __call__(self, task: _LogTask) -> LogResult:
-        target = self._target
-        damage = DamageLog(task.partition, strict=target.strict)
+        of = task.partition
+        with kept(of.partition.path):
+            if not of.partition.is_assumed:
+                return self._written(task)
+            result = self._once(task)
+            if result is not None:
+                return result
+            if task.staging is not None:
+                drop_staged(task.staging, directory_name(of.partition))
+            (again,) = settle([of], self._how, Serial())
+            if isinstance(again, SourceError):
+                return LogResult(again)
+            return self._written(task._replace(partition=again))._replace(settled=again)
+
+    def _once(self, task: _LogTask) -> LogResult | None:
+        """What was written of a log that is read without its headers; None where it is another one."""
+        try:
+            result = self._written(task)
+        except HeadersNeeded:
+            return None
+        return None if isinstance(result.conversion, SourceError) else result
+
+    def _written(self, task: _LogTask) -> LogResult:
+        """What was written of a log. Raises KdumpError, and HeadersNeeded for one that was taken for another one."""
+        target, of = self._target, task.partition
+        damage = DamageLog(of, strict=target.strict)
         found: LogConversion | SourceError
         missing = Missing()
         try:
             damage.begin()
-            run = Conversion(
-                task.partition.partition, target.options, target.isolation, damage, self._on_bytes or _ignore
-            )
-            with only(task.partition.partition.path, writes=True):
+            run = Conversion(of.partition, target.options, target.isolation, damage, self._on_bytes or _ignore)
+            with only(of.partition.path, writes=True):
                 found = run.write(task.output, task.staging)
-                missing = missing_of(task.partition, [found.holes])
+                of = self._known(of, run)
+                missing = missing_of(of, [found.holes])
                 if target.strict:
                     refuse_missing(missing, NOTHING)
         except SourceError as error:
             found = error
         return LogResult(found, tuple(damage.values()), damage.ranges, damage.bytes, missing)
+
+    def _known(self, of: PreparedPartition, run: Conversion) -> PreparedPartition:
+        """A log with its headers, which reading it has shown. Raises SourceError, HeadersNeeded."""
+        if not of.partition.is_assumed:
+            return of
+        committed = self._target.isolation == "read-committed"
+        known = of.read_so(run.slice_headers, self._target.options.max_batch_bytes, committed=committed)
+        if known is None:
+            raise HeadersNeeded
+        return known
 
 
 def _ignore(_: object) -> None:

@@ -1,0 +1,119 @@
+"""A log of an object store is read once to become a new log, which is that of a log on a disk byte for byte."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kdump
+from kdump.convert.choice import Choice
+from kdump.convert.convert import convert_logs
+from kdump.convert.log_output import tasks as log_tasks
+from kdump.convert.options import ConvertOptions, Target
+from kdump.convert.records import outcomes_ahead
+from kdump.convert.results import ConvertFindings
+from kdump.engine.processes import Processes
+from kdump.engine.protocol import Serial
+from kdump.errors import KdumpError
+from kdump.storage.object_store import object_store
+from support import damage_partition
+from support.laws import examples, sampled
+from support.losses import FIXTURES
+from support.object_stores import Unsteady, copy, files_below, unsteady_store
+from support.store_logs import MIB, PARTITIONS, fetch, generate, log, put
+
+
+@pytest.fixture
+def store() -> Iterator[str]:
+    with unsteady_store() as place:
+        yield place
+
+
+def run(path: str, out: Path, engine: Any = None, **how: Any) -> list[Any]:
+    object_store.cache_clear()
+    Unsteady.calls.clear()
+    return list(convert_logs(kdump.discover(path), out, ConvertOptions(Target.LOG, **how), engine=engine))
+
+
+def said(path: str, out: Path, **how: Any) -> tuple[list[str], dict[str, bytes]]:
+    """What a conversion says, without the path of what was read, and the files."""
+    found: list[str] = []
+    try:
+        for each in run(path, out, **how):
+            values = each.findings if isinstance(each, ConvertFindings) else [each]
+            found += [repr(value) for value in values]
+    except KdumpError as error:
+        found.append(f"raised {error}")
+    return [each.replace(path, "ROOT").replace(str(out), "OUT") for each in found], dict(files_below(out))
+
+
+@pytest.mark.parametrize("transaction", [0, 5])
+@pytest.mark.parametrize("isolation", ["all", "read-committed"])
+def test_a_healthy_log_is_fetched_once(store: str, tmp_path: Path, isolation: Any, transaction: int) -> None:
+    size = put("t-0", log(20, transaction=transaction, outcomes="COMMIT ABORT COMMIT"), 3 * MIB)
+    size += put("u-0", log(3), MIB)
+    for dry_run in (True, False):
+        run(store, tmp_path / "out", isolation=isolation, dry_run=dry_run)
+        assert Unsteady.calls["bytes"] <= 1.02 * size, dry_run
+
+
+@pytest.mark.laws
+def test_a_store_and_a_disk_give_the_same(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over damages of logs that brokers wrote, and of generated ones; of several partitions some are healthy."""
+    monkeypatch.setattr(outcomes_ahead, "_STEP_BYTES", 300)
+    seeds, settled = sampled(range(examples(200)), 3), list[object]()
+    settle = log_tasks.settle
+    monkeypatch.setattr(log_tasks, "settle", lambda *args: settled.append(args) or settle(*args))
+    for seed in seeds:
+        rng = random.Random(f"new log of a store {seed}")
+        place, count = tmp_path / str(seed), rng.choice((1, 3))
+        for number in range(count):
+            directory = place / "logs" / f"t{number}-0"
+            if rng.random() < 0.3:
+                shutil.copytree(FIXTURES / rng.choice(PARTITIONS), directory)
+            else:
+                generate(directory, rng)
+            if rng.random() < 0.5:
+                with suppress(damage_partition.NotApplicable):
+                    damage_partition.apply(rng.choice(sorted(damage_partition.DAMAGES)), directory, rng)
+        how: dict[str, Any] = {"isolation": rng.choice(("read-committed", "read-uncommitted", "all", None))}
+        how["strict"], how["dry_run"] = rng.random() < 0.2, rng.random() < 0.1
+        how["segment_bytes"] = rng.choice((1000, 1 << 20))
+        if count == 1:
+            stop = rng.choice((None, rng.randrange(10, 120)))
+            how["choice"] = Choice(offset=(rng.choice((None, rng.randrange(10))), stop))
+        Unsteady.reset()
+        copy(Unsteady(), place / "logs", "/bucket")
+        there = said(store, place / "there", **how)
+        assert there == said(str(place / "logs"), place / "here", **how), (seed, how)
+        shutil.rmtree(place)
+    assert 0.1 * len(seeds) < len(settled) < 2 * len(seeds)
+
+
+def test_processes_write_the_same(store: str, tmp_path: Path) -> None:
+    """What a worker began of a log that is another one goes, and nothing of the others."""
+    batches = log(2)
+    for number in range(4):
+        put(f"t{number}-0", [*batches, *batches[:9]] if number == 1 else batches[number:], MIB)
+    logs = tmp_path / "logs"
+    fetch(logs)
+    here = said(str(logs), tmp_path / "here")
+    for engine in (Serial(), Processes(2)):
+        assert said(store, tmp_path / type(engine).__name__, engine=engine) == here
+
+
+def test_the_topic_id_and_the_epochs_come_from_the_store(store: str, tmp_path: Path) -> None:
+    put("t-0", log(1), MIB)
+    Unsteady().pipe_file("/bucket/t-0/partition.metadata", b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    Unsteady().pipe_file("/bucket/t-0/leader-epoch-checkpoint", b"0\n1\n0 0\n")
+    logs = tmp_path / "logs"
+    fetch(logs)
+    there = said(store, tmp_path / "there")
+    assert there == said(str(logs), tmp_path / "here")
+    assert b"AAAAAAAAAAAAAAAAAAAAAQ" in there[1]["t-0/partition.metadata"]
