@@ -616,10 +616,9 @@ def test_transactions_of_an_object_store_cost_each_byte_once_to_plan_and_once_to
             items.append((offset + 1, build.marker(base_offset=offset + 1, producer_id=number % 2)))
         batches += items
         offset += len(items)
-    log, entries = b"", b""
-    for own, data in batches:
-        entries += OFFSET_ENTRY.pack(own, len(log)) if log else b""
-        log += data
+    log = b"".join(data for _, data in batches)
+    at = [*accumulate(len(data) for _, data in batches)]
+    entries = b"".join(OFFSET_ENTRY.pack(own, before) for (own, _), before in zip(batches[1:], at, strict=False))
     Unsteady.reset()
     object_store.cache_clear()
     try:
