@@ -137,7 +137,7 @@ def _prepare_options(options: ConvertOptions, output: str, engine: Engine | None
         options.target is Target.LOG,
         options.max_batch_bytes,
         options.read_policy.shared_by(1 if engine is None else engine.slots),
-        without_headers=not options.until_stable and not in_parts,
+        without_headers=not in_parts,
     )
 
 

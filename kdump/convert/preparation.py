@@ -44,11 +44,14 @@ class PreparedPartition(NamedTuple):
     holes: tuple[DamagedRange, ...] = ()
 
     def read_so(
-        self, found: Sequence[SliceHeaders], max_batch_bytes: int, *, committed: bool
+        self, found: Sequence[SliceHeaders], stable: int | None, max_batch_bytes: int, *, committed: bool
     ) -> "PreparedPartition | None":
-        """The same with what reading the log showed; see kdump.convert.records.unread_headers.read_so."""
+        """The same with what reading the log showed; see kdump.convert.records.unread_headers.read_so.
+
+        `stable` is the last stable offset, where the log is read up to that, and None for the log end.
+        """
         known = read_so(self.partition, found, max_batch_bytes, committed=committed)
-        return None if known is None else self._replace(partition=known)
+        return None if known is None else self._replace(partition=known.up_to(stable))
 
 
 class PrepareOptions(NamedTuple):
@@ -198,11 +201,10 @@ def _prepared(merged: MergedPartition, options: PrepareOptions) -> PreparedParti
     partition = log.partition
     if merged.other_topic_ids and partition.replica is None:
         partition = partition._replace(replica=merged.topic_id)  # another topic has the same name
-    if options.until_stable:
-        stable = last_stable_offset(read_transactions(partition, options.max_batch_bytes), "stop")
-        first, stop = partition.offset
-        if stable is not None:
-            partition = partition._replace(offset=(first, stable if stop is None else min(stop, stable)))
+    if options.until_stable and unread is not None:
+        partition = partition._replace(until_stable=True)
+    elif options.until_stable:
+        partition = partition.up_to(last_stable_offset(read_transactions(partition, options.max_batch_bytes), "stop"))
     return PreparedPartition(
         partition,
         merged,

@@ -117,7 +117,7 @@ class SlicedPartition(NamedTuple):
     `copy` is the directory from which whole files are taken, None for slices of several. `headers` is None where they
     were not read yet: then the slices may be out of order (kdump.convert.records.ordered_log). `first_asked` is the
     first offset that was asked for: that of `offset` can be the log start offset, which moves. `part` is None where the
-    slices are the whole log.
+    slices are the whole log. `until_stable`: the range ends at the last stable offset, which reading the log will show.
     """
 
     path: str
@@ -129,6 +129,7 @@ class SlicedPartition(NamedTuple):
     headers: HeaderPass | None = None
     first_asked: int | None = None
     part: PartOfLog | None = None
+    until_stable: bool = False
 
     @property
     def is_assumed(self) -> bool:
@@ -140,6 +141,12 @@ class SlicedPartition(NamedTuple):
         """The topic-partition as its directory is named; the path where there is none."""
         of = self.topic_partition
         return self.path if of is None else f"{of.topic}-{of.partition}"
+
+    def up_to(self, stable: int | None) -> "SlicedPartition":
+        """The same up to the last stable offset; None is the log end."""
+        first, stop = self.offset
+        end = stop if stable is None else stable if stop is None else min(stop, stable)
+        return self._replace(offset=(first, end), until_stable=False)
 
     def numbered(self) -> Iterator[tuple[int, LogSlice]]:
         """The slices that can have one of the offsets to read, each with its number in `slices`."""

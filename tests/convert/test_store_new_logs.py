@@ -23,7 +23,7 @@ from kdump.engine.protocol import Serial
 from kdump.errors import KdumpError
 from kdump.storage.object_store import object_store
 from support import damage_partition
-from support.laws import examples, sampled
+from support.laws import QUICK, examples, sampled
 from support.losses import FIXTURES
 from support.object_stores import Unsteady, copy, files_below, unsteady_store
 from support.store_logs import MIB, PARTITIONS, fetch, generate, log, put
@@ -56,11 +56,14 @@ def said(path: str, out: Path, **how: Any) -> tuple[list[str], dict[str, bytes]]
 @pytest.mark.parametrize("transaction", [0, 5])
 @pytest.mark.parametrize("isolation", ["all", "read-committed"])
 def test_a_healthy_log_is_fetched_once(store: str, tmp_path: Path, isolation: Any, transaction: int) -> None:
-    size = put("t-0", log(20, transaction=transaction, outcomes="COMMIT ABORT COMMIT"), 3 * MIB)
+    batches = log(20, transaction=transaction, outcomes="COMMIT ABORT COMMIT", ends=False)
+    size = put("t-0", batches, 3 * MIB)
     size += put("u-0", log(3), MIB)
     for dry_run in (True, False):
-        run(store, tmp_path / "out", isolation=isolation, dry_run=dry_run)
-        assert Unsteady.calls["bytes"] <= 1.02 * size, dry_run
+        for until_stable in {False, isolation == "read-committed"}:
+            out = tmp_path / f"out-{until_stable}"
+            run(store, out, isolation=isolation, dry_run=dry_run, until_stable=until_stable)
+            assert Unsteady.calls["bytes"] <= 1.02 * size, (dry_run, until_stable)
 
 
 @pytest.mark.laws
@@ -79,10 +82,11 @@ def test_a_store_and_a_disk_give_the_same(store: str, tmp_path: Path, monkeypatc
                 shutil.copytree(FIXTURES / rng.choice(PARTITIONS), directory)
             else:
                 generate(directory, rng)
-            if rng.random() < 0.5:
+            if rng.random() < 0.6:
                 with suppress(damage_partition.NotApplicable):
                     damage_partition.apply(rng.choice(sorted(damage_partition.DAMAGES)), directory, rng)
         how: dict[str, Any] = {"isolation": rng.choice(("read-committed", "read-uncommitted", "all", None))}
+        how["until_stable"] = how["isolation"] == "read-committed" and rng.random() < 0.6
         how["strict"], how["dry_run"] = rng.random() < 0.2, rng.random() < 0.1
         how["segment_bytes"] = rng.choice((1000, 1 << 20))
         if count == 1:
@@ -90,10 +94,12 @@ def test_a_store_and_a_disk_give_the_same(store: str, tmp_path: Path, monkeypatc
             how["choice"] = Choice(offset=(rng.choice((None, rng.randrange(10))), stop))
         Unsteady.reset()
         copy(Unsteady(), place / "logs", "/bucket")
+        if not Unsteady.store:
+            continue  # a store has no empty directories
         there = said(store, place / "there", **how)
         assert there == said(str(place / "logs"), place / "here", **how), (seed, how)
         shutil.rmtree(place)
-    assert 0.1 * len(seeds) < len(settled) < 2 * len(seeds)
+    assert QUICK or 0.1 * len(seeds) < len(settled) < 2 * len(seeds)
 
 
 def test_processes_write_the_same(store: str, tmp_path: Path) -> None:

@@ -20,8 +20,13 @@ PARTITIONS = sorted(
 """Partitions that brokers wrote, below FIXTURES."""
 
 
-def log(mib: int, *, transaction: int = 0, outcomes: str = "COMMIT", batch: int = 16_000) -> list[tuple[int, bytes]]:
-    """About so many MiB of batches with their offsets, of two producers whose transactions have so many batches."""
+def log(
+    mib: int, *, transaction: int = 0, outcomes: str = "COMMIT", batch: int = 16_000, ends: bool = True
+) -> list[tuple[int, bytes]]:
+    """About so many MiB of batches with their offsets, of two producers whose transactions have so many batches.
+
+    `ends`: the last transactions have markers, too.
+    """
     rng, found, offset, count = random.Random(1), list[tuple[int, bytes]](), 0, mib * MIB // batch
     sequences = {1: 0, 2: 0}
     for number in range(count):
@@ -33,7 +38,7 @@ def log(mib: int, *, transaction: int = 0, outcomes: str = "COMMIT", batch: int 
         record = build.record(b"k", rng.randbytes(batch - 80))
         found.append((offset, build.batch([record], base_offset=offset, transactional=bool(transaction), **how)))
         offset += 1
-        if transaction and (number % (2 * transaction) >= 2 * transaction - 2 or number >= count - 2):
+        if transaction and (number % (2 * transaction) >= 2 * transaction - 2 or (number >= count - 2 and ends)):
             marker = build.marker(rng.choice(outcomes.split()), base_offset=offset, producer_id=producer)
             found.append((offset, marker))
             offset += 1

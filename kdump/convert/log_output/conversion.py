@@ -25,6 +25,7 @@ from kdump.convert.output_file import OutputRefused
 from kdump.convert.records.holes import PartHoles
 from kdump.convert.records.log_parts import is_in_order
 from kdump.convert.records.outcomes_ahead import OutcomesAhead
+from kdump.convert.records.unread_headers import HeadersNeeded
 from kdump.errors import KdumpError, SourceError, reason
 from kdump.format import codec as codecs
 from kdump.format.checkpoint import EpochEntry, epoch_entries
@@ -120,6 +121,8 @@ class Conversion:
         self._slices = list(partition.numbered())
         self.slice_headers: Sequence[SliceHeaders] = ()
         """What the headers of each slice say, of a log that was written without reading them before."""
+        self.stable: int | None = None
+        """The last stable offset, of such a log that was written up to that."""
 
     def write(self, output: str, staging: str | None) -> LogConversion:
         """Write it as a directory below `staging`, which will be below `output` later; without one, only count.
@@ -130,7 +133,7 @@ class Conversion:
         partition, options = self._partition, self._options
         transactions = ahead = None
         if self._isolation == "read-committed" and partition.is_assumed:
-            ahead = OutcomesAhead(partition.slices, options.max_batch_bytes)
+            ahead = OutcomesAhead(partition, options.max_batch_bytes)
         elif self._isolation == "read-committed":
             transactions = decide(partition, options.max_batch_bytes)
         plain = self._isolation != "all"
@@ -144,7 +147,6 @@ class Conversion:
             options.read_policy,
             options.time,
         )
-        first, stop = partition.offset
         with _output_errors(final_path), _directory(staging, name) as directory:
             rolls = self._start(), options.segment_bytes
             segments = SegmentCounter(*rolls) if directory is None else SegmentsWriter(directory, *rolls)
@@ -160,11 +162,8 @@ class Conversion:
                 ahead=ahead,
             )
             try:
-                for number, each in self._slices:
-                    lowest = max(each.lowest, LOWEST if first is None else first, 0)
-                    highest = min(each.highest, HIGHEST if stop is None else stop - 1)
-                    if lowest <= highest:
-                        writer.write(number, each, lowest, highest, self._end_of(number))
+                self._write_slices(writer, ahead)
+                partition = self._partition
                 writer.end()
                 end = segments.finish(self._end(writer.end_offset))
             except BaseException:
@@ -177,6 +176,24 @@ class Conversion:
             if directory is not None:
                 write_companions(directory, segments.segments, end, CompanionFiles(epochs, data))
             return self._result(final_path, segments, end, writer, metadata and metadata[0])
+
+    def _write_slices(self, writer: LogWriter, ahead: OutcomesAhead | None) -> None:
+        """Write the slices, up to the last stable offset where that is asked for: what follows has no other end."""
+        first, stop = self._partition.offset
+        for number, each in self._slices:
+            lowest = max(each.lowest, LOWEST if first is None else first, 0)
+            highest = min(each.highest, HIGHEST if stop is None else stop - 1)
+            if lowest <= highest and not (ahead is not None and ahead.is_past(each)):
+                writer.write(number, each, lowest, highest, self._end_of(number))
+            if ahead is not None and ahead.is_past(each):
+                writer.slice_headers += ahead.headers_from(number)
+                break
+        if ahead is not None:
+            self.stable = ahead.stable
+            self._partition = self._partition.up_to(ahead.stable)
+            self._slices = list(self._partition.numbered())
+            if not self._slices:
+                raise HeadersNeeded  # another start was written
 
     def _result(
         self, path: str, segments: SegmentsWriter, end: int, writer: LogWriter, topic_id: str | None

@@ -152,6 +152,11 @@ class LogWriter:
                 elif isinstance(item, BatchChunk) and not item.damaged:
                     if self._ahead is not None:
                         self._ahead.take(item)
+                        if self._ahead.is_past(each):
+                            return
+                        if self._ahead.stable is not None:
+                            self._highest = min(self._highest, self._ahead.stable - 1)
+                            self._reports_above = end <= self._highest
                     self.holes.chunk(item)
                     self._chunk(item, each.log.kind is Kind.KAFKA07)
                 else:

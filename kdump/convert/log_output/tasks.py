@@ -37,7 +37,7 @@ class LogTarget(NamedTuple):
 class LogResult(NamedTuple):
     """What was written of a partition, or why nothing was, and what is wrong with its log.
 
-    `settled`: it was prepared again, as it was not what it was taken for.
+    `settled`: what is known of it now, where its headers were not read when it was prepared.
     """
 
     conversion: LogConversion | SourceError
@@ -166,14 +166,15 @@ class _LogConverter:
                     refuse_missing(missing, NOTHING)
         except SourceError as error:
             found = error
-        return LogResult(found, tuple(damage.values()), damage.ranges, damage.bytes, missing)
+        settled = of if of is not task.partition else None
+        return LogResult(found, tuple(damage.values()), damage.ranges, damage.bytes, missing, settled)
 
     def _known(self, of: PreparedPartition, run: Conversion) -> PreparedPartition:
         """A log with its headers, which reading it has shown. Raises SourceError, HeadersNeeded."""
         if not of.partition.is_assumed:
             return of
         committed = self._target.isolation == "read-committed"
-        known = of.read_so(run.slice_headers, self._target.options.max_batch_bytes, committed=committed)
+        known = of.read_so(run.slice_headers, run.stable, self._target.options.max_batch_bytes, committed=committed)
         if known is None:
             raise HeadersNeeded
         return known

@@ -54,6 +54,7 @@ class WrittenPart(NamedTuple):
     findings_dropped: int
     is_beyond: bool
     headers: tuple[SliceHeaders, ...] = ()
+    stable: int | None = None
 
 
 def write_part(
@@ -106,6 +107,7 @@ def write_part(
         damage.dropped,
         stream.is_beyond,
         tuple(stream.slice_headers),
+        stream.stable,
     )
 
 

@@ -230,11 +230,13 @@ class _PartitionRun:
         if failed or not self.parts or not self.of.partition.is_assumed:
             return False
         found = [each for each in written if isinstance(each, WrittenPart)]
-        if any(each.first_undecided is not None for each in found[:-1]):
+        if len(found) < len(written):
+            return True
+        if any(each.first_undecided is not None or each.stable is not None for each in found[:-1]):
             return True  # the parts after it did not know of it
         headers = [headers for each in found for headers in each.headers]
         try:
-            known = self.of.read_so(headers, run.max_batch_bytes, committed=run.committed)
+            known = self.of.read_so(headers, found[-1].stable, run.max_batch_bytes, committed=run.committed)
         except KdumpError as error:
             self.error = error
             return False
@@ -253,6 +255,9 @@ class _PartitionRun:
             if self.error is not None:
                 raise self.error
             assert self.plan is not None
+            if parts and self.plan.start.is_done(self.of.partition):  # reading it showed where it ends
+                run.discard(parts)
+                parts = []
             for part in parts:
                 if isinstance(part.written, KdumpError):
                     run.discard(parts)

@@ -27,7 +27,6 @@ from kdump.log.log_slice import (
     Bounds,
     HeaderPass,
     LogSlice,
-    PartOfLog,
     SlicedPartition,
     walk_of_slice,
 )
@@ -87,6 +86,8 @@ class RecordStream:
     `memory` is what streams of the same schema share that follow each other.
     """
 
+    stable: int | None = None
+    """The last stable offset, of a log that was read up to that without reading its headers before."""
     _ahead: OutcomesAhead | None = None
 
     def __init__(
@@ -173,7 +174,7 @@ class RecordStream:
         for each in partitions:
             lowest, highest = _inclusive(each.offset)
             self._stop = highest + 1
-            self.last_batch = None
+            self.last_batch = self.stable = None
             self.aborted_ranges, self.undecided_ranges = OutcomeRanges(), OutcomeRanges()
             self._known_undecided = None if each.part is None else each.part.first_undecided
             log = ordered_log(each, self._max_batch_bytes)
@@ -196,14 +197,12 @@ class RecordStream:
             self._buffers = RecordBuffers(self._schema, self._columns, self._room, self._memory)
             self._buffers.begin(self._of, replica=self._replica)
             for number, part in log.partition.numbered():
-                if self._ahead is not None:
-                    self._ahead.begin(number)
-                elif self._transactions is not None:
-                    self._transactions.begin(number)
-                self._chosen = max(lowest, part.lowest), min(highest, part.highest)
-                self._columns.choose_offsets(*self._chosen)
-                with open_file(part.log, self._read_policy, part) as source:
-                    yield from self._slice(part, source)
+                if not self._is_past(part):
+                    yield from self._numbered_slice(number, part, lowest, highest)
+                if self._is_past(part):
+                    assert self._ahead is not None
+                    self.slice_headers += self._ahead.headers_from(number)
+                    break
             if self._ahead is not None:
                 self._ahead.close()
             if self._columns.rows:
@@ -217,12 +216,25 @@ class RecordStream:
         """Find out what became of the transactions: now, or ahead of the records where the headers were not read."""
         self._transactions = self._ahead = None
         if self._isolation == "read-committed" and self._is_assumed:
-            part = PartOfLog() if partition.part is None else partition.part
-            slices = (*partition.slices, *part.following)
-            self._ahead = OutcomesAhead(slices, self._max_batch_bytes, is_whole=part.ends_log)
+            self._ahead = OutcomesAhead(partition, self._max_batch_bytes)
             self._transactions = self._ahead.transactions
         elif self._isolation == "read-committed":
             self._transactions = decide(partition, self._max_batch_bytes)
+
+    def _is_past(self, each: LogSlice) -> bool:
+        """Whether a slice begins at the last stable offset or after it: nothing of it is read."""
+        return self._ahead is not None and self._ahead.is_past(each)
+
+    def _numbered_slice(self, number: int, part: LogSlice, lowest: int, highest: int) -> Iterator[pa.RecordBatch]:
+        if self._ahead is not None:
+            self._ahead.begin(number)
+        elif self._transactions is not None:
+            self._transactions.begin(number)
+        highest = highest if self.stable is None else min(highest, self.stable - 1)
+        self._chosen = max(lowest, part.lowest), min(highest, part.highest)
+        self._columns.choose_offsets(*self._chosen)
+        with open_file(part.log, self._read_policy, part) as source:
+            yield from self._slice(part, source)
 
     def _slice(self, each: LogSlice, source: Source) -> Iterator[pa.RecordBatch]:
         walk = walk_of_slice(each, source, everything=True, max_batch_bytes=self._max_batch_bytes, rows=_CHUNK_BATCHES)
@@ -242,6 +254,10 @@ class RecordStream:
                 self._chunk_now = item
                 if self._ahead is not None:
                     self._ahead.take(item)
+                    if self._ahead.stable is not None:
+                        self._end_at(self._ahead.stable)
+                    if self._is_past(each):
+                        return
                 self._holes.chunk(item)
                 self._report_emptied(each.log.path, item)
                 yield from self._chunk(each.log.path, item)
@@ -261,6 +277,14 @@ class RecordStream:
             self._on_bytes((source.size if each.stop is None else each.stop) - done)
         if first is not None and last is not None:
             self.slices.append(ReadSlice(each.log, source.size, first, last))
+
+    def _end_at(self, stable: int) -> None:
+        """Read no record at or after the last stable offset."""
+        if self.stable is None:
+            self.stable = stable
+            self._chosen = self._chosen[0], min(self._chosen[1], stable - 1)
+            self._columns.choose_offsets(*self._chosen)
+            self._stop = None if self._stop is None else min(self._stop, stable)
 
     def _chunk(self, path: str, chunk: BatchChunk) -> Iterator[pa.RecordBatch]:
         columns, walk, index = self._columns, chunk.walk, 0

@@ -49,6 +49,7 @@ class PartRows(NamedTuple):
     error: SourceError | None = None
     headers: tuple[SliceHeaders, ...] = ()
     needs_headers: bool = False
+    stable: int | None = None
 
 
 class RowConversion:
@@ -121,6 +122,7 @@ class RowConversion:
             failure,
             tuple(stream.slice_headers),
             needs_headers,
+            stream.stable,
         )
 
     def _write(self, batch: pa.RecordBatch, writer: "TableWriter | None") -> None:

@@ -67,7 +67,7 @@ class SerialConversion:
         """The rows of a log that is read without its headers; None where it is another one: none of them is there."""
         begin = 0 if self._output is None else self._output.file.tell()
         part = self._rows_of(each)
-        known = None if part.needs_headers or part.error is not None else self._known(each, part.headers)
+        known = None if part.needs_headers or part.error is not None else self._known(each, part.headers, part.stable)
         if known is not None:
             each.of = known
             return part
@@ -80,20 +80,22 @@ class SerialConversion:
         """The rows of a log that was read before and is what it was taken for; None where it is another one."""
         keep_more(each.log.path)
         try:
-            known = self._known(each, headers_in_order(each.log, self._options.max_batch_bytes))
+            headers = headers_in_order(each.log, self._options.max_batch_bytes)
         except SourceError:
             return None  # who prepares it says it
-        if known is None:
+        if self._known(each, headers, None) is None:
             return None
         part = self._rows_of(each)
-        each.of = known
+        each.of = self._known(each, headers, part.stable) or each.of
         if part.needs_headers:
             part = part._replace(error=SourceError(f"{each.log.path}: the log changed while it was read"))
         return part
 
-    def _known(self, each: TablePartition, found: "Sequence[SliceHeaders]") -> PreparedPartition | None:
+    def _known(
+        self, each: TablePartition, found: "Sequence[SliceHeaders]", stable: int | None
+    ) -> PreparedPartition | None:
         committed = self._options.effective_isolation == "read-committed"
         try:
-            return each.of.read_so(found, self._options.max_batch_bytes, committed=committed)
+            return each.of.read_so(found, stable, self._options.max_batch_bytes, committed=committed)
         except SourceError:
             return None  # likewise
