@@ -8,6 +8,7 @@ that does not fit, by what the records take. A batch that is larger than the buf
 decided for each part.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -726,6 +727,7 @@ cdef const uint8_t *measure_message(const uint8_t *p, Needs *need) noexcept nogi
     return p + total
 
 
+@cython.no_gc_clear  # it would forget who exports the buffer, which is not released then
 cdef class BatchParts:
     """See columns.pyi."""
 

@@ -109,6 +109,7 @@ cdef bytes expanded(bytes key):
 # ---- rows of hashes
 
 @cython.final
+@cython.no_gc_clear  # it would forget who exports the buffers, which are not released then
 cdef class RecordHasher:
     cdef public object rows
     cdef public object ends

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import random
 import struct
@@ -374,3 +375,14 @@ def test_a_record_whose_transaction_is_unknown_decides_nothing() -> None:
     hasher.hash_batches(build.batch([build.record(b"k", b"w")], base_offset=4), 0, COMMITTED)
     states.add(hasher, 0, 1)
     assert states.judge(False, False, -1, 9)[:3] == ((0, 0, 0, 0), 0, 1)
+
+
+def test_the_buffers_of_a_hasher_in_a_cycle_are_released(capfd: pytest.CaptureFixture[str]) -> None:
+    hasher, payload = RecordHasher(KEY, 0, HIGHEST), bytearray(9)
+    cycle: list[object] = [hasher]
+    cycle.append(cycle)
+    hasher.rows = [cycle, memoryview(payload)]  # type: ignore[assignment]
+    del hasher, cycle
+    gc.collect()
+    payload.append(1)  # nobody holds it any more
+    assert capfd.readouterr().err == ""
