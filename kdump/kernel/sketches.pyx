@@ -277,8 +277,10 @@ cdef class RecordSketch:
         cdef uint64_t spread
         if self._words != RECORD_WORDS:
             raise ValueError("of keys")
-        if stop < first or stop > self._limit:
+        if stop < first or stop > <int64_t> 1 << 62:
             raise ValueError("offset")
+        if stop > self._limit:
+            self._widen(stop)
         for offset in range(max(first, self._start), stop):
             spread = spread_of(<uint64_t> offset)
             add_mark(self._tables(offset), self._bits, <uint64_t> offset, spread, outcome_mark(spread, outcome))

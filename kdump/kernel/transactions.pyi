@@ -144,5 +144,11 @@ class UncommittedBatches:
     def add(self, events: Buffer) -> None:
         """Take the next events of the file, which may be behind its rows."""
 
+    def packed(self) -> bytes:
+        """Those of the first file, but for the ones that a marker commits."""
+
+    def extend(self, packed: Buffer) -> bool:
+        """Take what `packed` gave of a part of the file. False where there is no room. Raises ValueError."""
+
     def take(self) -> Iterator[tuple[int, int, int, int, int]]:
         """(number of the file, position, producer id, first offset, records) of each in log order; then forget them."""

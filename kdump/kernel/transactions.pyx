@@ -787,6 +787,31 @@ cdef class UncommittedBatches:
         self.table.count = 0
         self.table.first = first
 
+    def packed(self):
+        self.settle()
+        return PyBytes_FromStringAndSize(<const char *> self.batches, self.count * sizeof(DataBatch))
+
+    def extend(self, packed):
+        cdef Py_buffer view
+        cdef const DataBatch *batch
+        cdef int64_t i
+        cdef int added = 1
+        PyObject_GetBuffer(packed, &view, PyBUF_SIMPLE)
+        try:
+            if view.len % <Py_ssize_t> sizeof(DataBatch):
+                raise ValueError("the batches are cut")
+            for i in range(view.len // <Py_ssize_t> sizeof(DataBatch)):
+                batch = <const DataBatch *> view.buf + i
+                added = self.append(batch.producer_id, batch.place, batch.first_offset, batch.records)
+                if added <= 0:
+                    break
+                self.batches[self.count - 1].is_decided = batch.is_decided
+        finally:
+            PyBuffer_Release(&view)
+        if added < 0:
+            raise MemoryError
+        return added == 1
+
     def take(self):
         cdef int64_t i, mask = (<int64_t> 1 << (63 - FILE_BITS)) - 1
         cdef DataBatch *batch

@@ -15,7 +15,7 @@ from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.kernel.sketches import facts_of
 from kdump.log.compaction import checkpoint_context, is_compacted_log
 from kdump.log.damage import is_preallocated
-from kdump.log.log_slice import LogSlice
+from kdump.log.log_slice import LogSlice, walk_of_slice
 from kdump.log.ranges import OffsetRange, united
 from kdump.named_tuple import NamedTuple
 from kdump.storage.copies import topic_id_of
@@ -39,12 +39,28 @@ KAFKA_07: Final = "kafka-0.7"
 
 
 class SegmentFacts(NamedTuple):
-    """What a survey has of a segment of which every byte is a valid batch in order: [first_offset, end_offset)."""
+    """What a survey has of a segment of which every byte is a valid batch in order: [first_offset, end_offset).
+
+    Of one that was read by now also its `producers`; None of one that has no transactions.
+    """
 
     first_offset: int
     end_offset: int
     size_bytes: int
     epochs: tuple[EpochRun, ...]
+    producers: "ProducerFacts | None" = None
+
+
+class ProducerFacts(NamedTuple):
+    """What producers wrote to a segment, for a ProducerFold. `has_gaps`: offsets are missing.
+
+    `batches` is what kdump.kernel.transactions.UncommittedBatches packed.
+    """
+
+    transactional: bool
+    has_gaps: bool
+    events: tuple[bytes, ...]
+    batches: tuple[bytes, ...]
 
 
 class ChunkFacts(NamedTuple):
@@ -130,13 +146,15 @@ def _base_of(partition: Partition) -> int | None:
 class ProducerFold(Protocol):
     """Takes the events of a log, file by file, as a survey reads it; they have the numbers that LogSurvey.slices gives.
 
-    `lose`: a marker may be missing where bytes are damaged; `skip`: where offsets are missing.
+    `lose`: a marker may be missing where bytes are damaged; `skip`: where offsets are missing. `recall` takes those of
+    a file that was read elsewhere.
     """
 
     def begin(self, number: int) -> None: ...
     def add(self, events: bytes) -> None: ...
     def lose(self) -> None: ...
     def skip(self) -> None: ...
+    def recall(self, facts: ProducerFacts) -> None: ...
 
 
 def survey_log(
@@ -167,7 +185,7 @@ def survey_log(
                 after = logs[number + 1].base_offset if number + 1 < len(logs) else None
                 facts = None if known is None else known(number, survey.end_offset)
                 if facts is not None:
-                    survey.recall(number, log, facts)
+                    survey.recall(number, log, facts, after)
                 else:
                     survey.read(number, log, after, max_batch_bytes)
         except SourceError as caught:
@@ -193,6 +211,38 @@ def survey_log(
         problem,
         error,
         survey.dropped_epochs or len(survey.epochs) > MOST_EPOCHS or len(aborted) > _MOST_ABORTED,
+    )
+
+
+class RangeSurvey(NamedTuple):
+    """What the batches of a range of a log file are: [first_offset, end_offset), both None where there are none.
+
+    `is_plain`: there is nothing else between them, offsets rise, and no log cleaner was there. `has_tail`: bytes that
+    are no whole batch follow them up to the end of the file.
+    """
+
+    first_offset: int | None
+    end_offset: int
+    epochs: tuple[EpochRun, ...]
+    transactional: bool
+    is_plain: bool
+    has_tail: bool
+
+
+def survey_range(
+    part: LogSlice, start_offset: int, max_batch_bytes: int, watch: Watch, fold: ProducerFold, taker: BatchSketcher
+) -> RangeSurvey:
+    """Read the batches that begin in a range of a log file, which need not begin with one. Raises SourceError.
+
+    `start_offset` is the log start offset; the others as survey_log has them.
+    """
+    survey = _Survey(watch, fold, taker, start_offset)
+    survey.begin(part.log)
+    survey.read_range(0, part, fold, max_batch_bytes)
+    return RangeSurvey(
+        *(survey.first_offset, survey.end_offset, tuple(survey.epochs), survey.transactional),
+        is_plain=survey.is_plain,
+        has_tail=survey.has_tail,
     )
 
 
@@ -224,16 +274,29 @@ class _Survey:
         self.transactional = self.is_disordered = False
         self.epochs = list[EpochRun]()
         self.damage = list[OffsetRange]()
-        self._is_damaged = self.dropped_epochs = False
+        self._is_damaged = self.dropped_epochs = self.has_tail = False
 
-    def recall(self, number: int, log: LogFile, facts: SegmentFacts) -> None:
-        """Take what is known of a file."""
-        self._begin(log)
+    @property
+    def is_plain(self) -> bool:
+        """Whether it read batches alone, but for a tail, whose offsets rise, and that no log cleaner went over."""
+        is_whole = not self.damage and (self.has_tail or not self._is_damaged)
+        return is_whole and not (self.is_disordered or self.reach or self.dropped_epochs)
+
+    def recall(self, number: int, log: LogFile, facts: SegmentFacts, after: int | None) -> None:
+        """Take what is known of a file; the next one has base offset `after`."""
+        self.begin(log)
+        fold = self._begin_to_fold(after)
+        self._note_gaps(facts.first_offset, fold)
+        if facts.producers is not None:
+            self.transactional = self.transactional or facts.producers.transactional
+            if fold is not None:
+                fold.recall(facts.producers)
         is_ordered = facts.first_offset >= self.end_offset
         self._join(facts.first_offset, facts.end_offset, facts.epochs, is_ordered=is_ordered)
         self.end_position = number, facts.size_bytes
 
-    def _begin(self, log: LogFile) -> None:
+    def begin(self, log: LogFile) -> None:
+        """The next batches are of this file."""
         if log.base_offset is not None and log.base_offset < self.end_offset:
             self.is_disordered = True
         if not self.end_offset:
@@ -241,14 +304,22 @@ class _Survey:
 
     def read(self, number: int, log: LogFile, after: int | None, limit: int) -> None:
         """Read a file; the next one has base offset `after`. Raises SourceError."""
-        self._begin(log)
-        how, fold = self._how_to_fold(after)
+        self.begin(log)
+        self.read_range(number, LogSlice(log), self._begin_to_fold(after), limit)
+
+    def read_range(self, number: int, part: LogSlice, fold: ProducerFold | None, limit: int) -> bool:
+        """Read the batches that begin in a range of a file, which need not begin with one; whether there are any.
+
+        Raises SourceError.
+        """
+        log = part.log
+        how: dict[str, Any] = {} if fold is None else {"runs": Runs(), "on_events": fold.add}
         if self._taker is not None:
             how["taker"] = self._taker
         with log.open() as source:
-            walk = walk_of(
-                log.kind, source, base_offset=log.base_offset, everything=True, rows=_ROWS, max_batch_bytes=limit, **how
-            )
+            walk = walk_of_slice(part, source, everything=True, rows=_ROWS, max_batch_bytes=limit, **how)
+            if part.start and not walk.sync():
+                return False
             try:
                 self._read(walk, number, log, fold)
             except SourceError:  # what was found before the disk failed is known
@@ -259,6 +330,7 @@ class _Survey:
             self.transactional = self.transactional or state.transactional > 0
             if fold is not None and state.gaps:
                 fold.skip()
+            return True
 
     def _read(self, walk: Walk, number: int, log: LogFile, fold: ProducerFold | None) -> None:
         for item in walk:
@@ -267,18 +339,28 @@ class _Survey:
                 facts = facts_of(item.walk.scanner.rows, item.batches, self.end_offset)
                 self._add(number, item, facts, fold)
             elif not (isinstance(item, ForeignBatch) or is_preallocated(item, log)):
+                self.has_tail = isinstance(item, Tail) and not self._is_damaged
                 self._is_damaged = True
                 if fold is not None and not isinstance(item, Tail):
                     fold.lose()
 
-    def _how_to_fold(self, after: int | None) -> tuple[dict[str, Any], ProducerFold | None]:
-        """The arguments of the walk over the next file, and what folds it; not below the log start."""
+    def _begin_to_fold(self, after: int | None) -> ProducerFold | None:
+        """What folds the next file; not below the log start."""
         fold = self._fold
         if fold is None or (after is not None and after <= self._start_offset):
-            return {}, None
+            return None
         fold.begin(self._folded)
         self._folded += 1
-        return {"runs": Runs(), "on_events": fold.add}, fold
+        return fold
+
+    def _note_gaps(self, first: int, fold: ProducerFold | None) -> None:
+        """Tell the fold that damage, or missing offsets, are before the batches that come next."""
+        if fold is not None:
+            if self._is_damaged:
+                fold.lose()
+            if self._has_folded and first > self.end_offset:
+                fold.skip()
+            self._has_folded = True
 
     def _add_taken(self, number: int, fold: ProducerFold | None) -> None:
         """Note what the taker has of a file."""
@@ -290,12 +372,7 @@ class _Survey:
     def _add(self, number: int, chunk: BatchChunk | None, facts: _Facts, fold: ProducerFold | None) -> None:
         """Note batches of a file."""
         first, stop, ordered, reach, several, *where = facts
-        if fold is not None:
-            if self._is_damaged:
-                fold.lose()
-            if self._has_folded and first > self.end_offset:
-                fold.skip()
-            self._has_folded = True
+        self._note_gaps(first, fold)
         self.reach = reach if reach >= 0 else self.reach
         runs = [EpochRun(*each) for each in several]
         self._join(first, stop, runs, is_ordered=ordered)

@@ -34,7 +34,7 @@ from kdump.storage.copies import is_snapshot
 from kdump.storage.discovery import discover
 from kdump.storage.file_store import absolute, is_directory, is_url
 from kdump.storage.partition import LogDirectory, Partition, logs_of_partition
-from kdump.storage.ranges import LEAST_BYTES
+from kdump.storage.ranges import RANGE_SIZES
 
 
 class TablePart(NamedTuple):
@@ -223,14 +223,14 @@ def _cut_segment(part: TablePart, chosen: Mapping[str, _Sizes], part_bytes: int)
     path = part.paths[0]
     segments = chosen[path].segments
     bases = [base for base, _ in segments if part.bases is None or base in range(*part.bases)]
-    if len(part.paths) > 1 or len(bases) != 1 or dict(segments)[bases[0]] < 2 * LEAST_BYTES or is_url(path):
+    if len(part.paths) > 1 or len(bases) != 1 or dict(segments)[bases[0]] < 2 * RANGE_SIZES.least or is_url(path):
         return [part]
     own = OffsetRange(bases[0], bases[0] + 1)
     for found in discover([path]):
         for segment in found.segments if isinstance(found, Partition) and found.path == path else ():
             if segment.log.base_offset == bases[0]:
                 with suppress(SourceError):  # the task says what cannot be read
-                    several = batch_parts(segment.log, max(part_bytes, LEAST_BYTES))
+                    several = batch_parts(segment.log, max(part_bytes, RANGE_SIZES.least))
                     return [part._replace(bases=own, batches=batches) for batches in several]
     return [part]
 

@@ -13,10 +13,18 @@ from kdump.storage.partition import Segment
 _Task = TypeVar("_Task")
 _Part = TypeVar("_Part")
 
-RANGE_BYTES: Final = 64 << 20
-"""The largest range, short of what is left at the end of a segment."""
-LEAST_BYTES: Final = 4 << 20
-"""The smallest range: a smaller one costs more to hand over than it gains."""
+
+class RangeSizes(NamedTuple):
+    """The bytes of ranges. A smaller one than the smallest costs more to hand over than it gains.
+
+    The last range of a segment is larger than `most` by less than the smallest one.
+    """
+
+    least: int
+    most: int
+
+
+RANGE_SIZES: Final = RangeSizes(4 << 20, 64 << 20)
 
 
 class SegmentRange(NamedTuple):
@@ -35,7 +43,9 @@ class SegmentRange(NamedTuple):
         return (self.segment.log.size if self.stop is None else self.stop) - self.start
 
 
-def cut_into_ranges(segment: Segment, slots: int, later_bytes: int = 0) -> Iterator[SegmentRange]:
+def cut_into_ranges(
+    segment: Segment, slots: int, later_bytes: int = 0, sizes: RangeSizes = RANGE_SIZES
+) -> Iterator[SegmentRange]:
     """The ranges of a segment in order. One range where `slots` (the number of workers) is 1, and for KRaft snapshots
     and logs of Kafka 0.7.
 
@@ -44,8 +54,8 @@ def cut_into_ranges(segment: Segment, slots: int, later_bytes: int = 0) -> Itera
     """
     start, size = 0, segment.log.size
     while slots > 1 and segment.log.kind is Kind.LOG:
-        step = min(max((size - start + later_bytes) // (2 * slots), LEAST_BYTES), RANGE_BYTES)
-        if size - start < step + LEAST_BYTES:
+        step = min(max((size - start + later_bytes) // (2 * slots), sizes.least), sizes.most)
+        if size - start < step + sizes.least:
             break
         yield SegmentRange(segment, start, start + step)
         start += step

@@ -151,6 +151,17 @@ def test_data_of_transactions_is_noted() -> None:
     assert (left, taker.failed) == (0, False)
     assert [*uncommitted.take()] == [(3, each * size, 1, each, 1) for each in range(2, 5)]
     assert [*uncommitted.take()] == []
+    part, whole = UncommittedBatches(10), UncommittedBatches(4)
+    taken(log, 2, part)
+    whole.begin(3)
+    assert whole.extend(part.packed()) is True
+    assert whole.extend(part.packed()) is False  # there is no room
+    whole = UncommittedBatches(10)
+    whole.begin(3)
+    assert whole.extend(part.packed()) is True
+    assert [*whole.take()] == [(3, each * size, 1, each, 1) for each in range(2, 5)]
+    with pytest.raises(ValueError, match="cut"):
+        whole.extend(bytes(7))
     full = UncommittedBatches(2)
     taker, left = taken(log, 0, full)
     assert (left, taker.failed) == (4, False)

@@ -344,7 +344,7 @@ def test_transactions_that_were_taken_for_committed_give_what_a_second_read_give
                     lambda *given, most=most, **how: (reads.update([str(most)]), read_outcomes(*given, **how))[1],
                 )
                 if not most:
-                    patched.setattr(copy_sketch._Fold, "begin", lambda fold, _: fold.lose())
+                    patched.setattr(copy_sketch.TransactionFold, "begin", lambda fold, _: fold.lose())
                 (copy,) = known(taken(broker, tmp_path / "f"))
                 found.append(section_of(load_copy(copy)))
         assert (found[0] == found[2], found[1] == found[2]) == (True, True), trial

@@ -291,9 +291,11 @@ def test_a_segment_that_has_not_changed_is_not_read(tmp_path: Path, monkeypatch:
     log.write()
     from kdump.replicas import log_survey
 
-    walk = log_survey.walk_of
+    walk = log_survey.walk_of_slice
     monkeypatch.setattr(
-        log_survey, "walk_of", lambda kind, source, **how: (read.append(source.name), walk(kind, source, **how))[1]
+        log_survey,
+        "walk_of_slice",
+        lambda part, source, **how: (read.append(source.name), walk(part, source, **how))[1],
     )
     again = sketch_with_shares(partition_of(log.broker), options, first.shares)
     names = sorted(each.name for each in log.place.glob("*.log"))

@@ -44,7 +44,7 @@ from kdump.replicas.fingerprint.fingerprint_format import (
     narrowed,
 )
 from kdump.replicas.fingerprint.key_table import MOST_KEYS, KeyTable
-from kdump.replicas.log_survey import ChunkFacts, LogSurvey, start_of, survey_log
+from kdump.replicas.log_survey import ChunkFacts, LogSurvey, ProducerFacts, start_of, survey_log
 from kdump.storage.discovery import discover
 from kdump.storage.live import LIVE_READS
 from kdump.storage.partition import Partition
@@ -160,7 +160,7 @@ def _surveyed(
         return _only_surveyed(partition, options)
     offsets, borders = OffsetRange(start, MOST_OFFSET), borders_of(partition, start, MOST_OFFSET)
     with_state = is_compacted(partition, shown=False)
-    fold, is_ordered = _Fold(compacted=with_state) if transactional else None, True
+    fold, is_ordered = TransactionFold(compacted=with_state) if transactional else None, True
     while True:
         feed = RecordFeed(offsets, options, borders, with_state, fold=fold, takes=is_ordered)
 
@@ -177,13 +177,13 @@ def _surveyed(
             return survey_log(partition, options.max_batch_bytes, watch, fold, taker=feed.taker), feed
         except _CleanedError:
             feed.close()
-            with_state, fold = True, None if fold is None else _Fold(compacted=True)
+            with_state, fold = True, None if fold is None else TransactionFold(compacted=True)
         except _UndecidedError:
             feed.close()
-            fold = _Fold(compacted=with_state)
+            fold = TransactionFold(compacted=with_state)
         except _DisorderError:
             feed.close()
-            fold, is_ordered = None if fold is None else _Fold(compacted=with_state), False
+            fold, is_ordered = None if fold is None else TransactionFold(compacted=with_state), False
 
 
 class RecordSums(Protocol):
@@ -241,7 +241,7 @@ class _UndecidedError(Exception):
     """A transaction decides about a batch, and what became of it is not known yet."""
 
 
-class _Fold:
+class TransactionFold:
     """What became of the transactions of a log, from what a survey of it reads.
 
     `is_whole`: no marker can be missing. `batches` are those that are not known to be committed.
@@ -266,9 +266,33 @@ class _Fold:
     def skip(self) -> None:
         self.is_whole = self.is_whole and self._compacted
 
+    def recall(self, facts: ProducerFacts) -> None:
+        if facts.has_gaps:
+            self.skip()
+        for packed in facts.batches:
+            if self.is_whole and not self.batches.extend(packed):
+                self.lose()
+        for events in facts.events:
+            self.add(events)
+
     def outcomes(self) -> Outcomes:
         """What became of them, of a whole log."""
         return Outcomes(self._replay)
+
+    def correct(self, records: RecordSketch, outcomes: Outcomes) -> None:
+        """Note what became of the batches that are not committed, all of whose records were taken for committed."""
+        for number, several in groupby(self.batches.take(), key=itemgetter(0)):
+            outcomes.begin(number)
+            for _, position, producer_id, first_offset, count in several:
+                records.correct(first_offset, first_offset + count, outcomes.of(producer_id, position, first_offset))
+
+
+def with_transactions(copy: CopySketch, outcomes: Outcomes) -> CopySketch:
+    """The same with its open transactions; they can be too many."""
+    opened, twice = sorted(outcomes.open.items()), tuple(sorted(outcomes.two_epochs))
+    if len(opened) > _MOST_OPEN:
+        return copy._replace(problem=LIMIT)
+    return copy._replace(open=tuple(opened), two_epochs=twice[:_MOST_OPEN])
 
 
 class RecordFeed:
@@ -280,7 +304,7 @@ class RecordFeed:
 
     def __init__(
         self, offsets: OffsetRange, options: FingerprintOptions, borders: Iterable[int], with_state: bool,
-        outcomes: Outcomes | None = None, fold: _Fold | None = None, takes: bool = False,
+        outcomes: Outcomes | None = None, fold: TransactionFold | None = None, takes: bool = False,
     ) -> None:  # fmt: skip
         self.start, self.with_state, self.is_unreadable, self.is_whole = offsets.start, with_state, False, True
         self.is_undecided = False
@@ -404,15 +428,14 @@ class _CopyPass:
             else:
                 slices = survey.slices(survey.start_offset, self._stop, limit)
                 self._outcomes = read_outcomes(survey, slices, limit, compacted=self._compacted)
-            opened = sorted(self._outcomes.open.items())
-            twice = tuple(sorted(self._outcomes.two_epochs))
-            if len(opened) > _MOST_OPEN:
-                return copy._replace(problem=LIMIT)
-            copy = copy._replace(open=tuple(opened), two_epochs=twice[:_MOST_OPEN])
+            copy = with_transactions(copy, self._outcomes)
+            if copy.problem is not None:
+                return copy
         if self._start == self._stop:
             return copy._replace(state=Sketch() if self._has_state else None)
         if self._feed is not None:
-            self._correct(self._feed)
+            if self._fold is not None and self._outcomes is not None:
+                self._fold.correct(self._feed.records, self._outcomes)
             return self._with_sums(copy, self._feed)
         feed = RecordFeed(
             OffsetRange(self._start, self._stop),
@@ -425,16 +448,6 @@ class _CopyPass:
             for chunk in self._chunks(self._start, self._stop):
                 feed.take(chunk)
             return self._with_sums(copy, feed)
-
-    def _correct(self, feed: RecordFeed) -> None:
-        """Note what became of the transactions that are not committed."""
-        if self._outcomes is None or self._fold is None:
-            return
-        for number, several in groupby(self._fold.batches.take(), key=itemgetter(0)):
-            self._outcomes.begin(number)
-            for _, position, producer_id, first_offset, count in several:
-                outcome = self._outcomes.of(producer_id, position, first_offset)
-                feed.records.correct(first_offset, first_offset + count, outcome)
 
     def _with_sums(self, copy: CopySketch, feed: RecordFeed) -> CopySketch:
         copy = with_sums(copy, feed.records)

@@ -6,19 +6,18 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Iterator
-from functools import partial
 from itertools import combinations
 from threading import local
 from typing import IO, Final
 
-from kdump.broker.log_manager import meta_of
 from kdump.engine.protocol import Engine, Serial
 from kdump.errors import SourceError, reason
 from kdump.format.naming import TopicPartition
 from kdump.kernel.crc import crc32c
 from kdump.named_tuple import NamedTuple
 from kdump.replicas.comparison import fork_of
-from kdump.replicas.fingerprint.copy_sketch import AsOf, FingerprintOptions, HashKey, sketch_copy
+from kdump.replicas.fingerprint.copy_sketch import AsOf, FingerprintOptions, HashKey
+from kdump.replicas.fingerprint.copy_tasks import CopyTask, sketch_copies
 from kdump.replicas.fingerprint.fingerprint_format import (
     CHANGED,
     HEAD_BYTES,
@@ -28,7 +27,6 @@ from kdump.replicas.fingerprint.fingerprint_format import (
     CopySketch,
     FingerprintHead,
     IndexEntry,
-    fitted,
     front_size_of,
     head_of,
     index_of,
@@ -38,19 +36,14 @@ from kdump.replicas.fingerprint.fingerprint_format import (
     parse_trailer,
     section_of,
 )
-from kdump.replicas.fingerprint.segment_shares import Share
 from kdump.replicas.fingerprint.share_file import (
     CopyName,
     ShareMemory,
-    SharePlace,
-    load_shares,
-    section_of_shares,
 )
-from kdump.replicas.fingerprint.share_sketch import sketch_with_shares
 from kdump.replicas.fingerprint.sketch_pair import NO_STATE, SketchedCopy, compare_sketches
 from kdump.replicas.log_survey import UNREADABLE
 from kdump.storage.copies import by_directory, topic_id_of
-from kdump.storage.file_store import absolute, directory_above, is_url, open_source
+from kdump.storage.file_store import absolute, is_url, open_source
 from kdump.storage.partition import LogDirectory, Partition, carried, with_read_policy
 from kdump.storage.read_policy import ReadPolicy
 from kdump.storage.source import InputFile, reader_of
@@ -333,23 +326,6 @@ def _common_offsets(copies: list[SketchedCopy]) -> AsOf:
     return AsOf(min(start, *ends), min(ends), has_state, compacted)
 
 
-class _Task(NamedTuple):
-    copy: Partition
-    name: CopyName
-    as_of: AsOf | None
-    size_bytes: int
-    remembers: bool
-    place: SharePlace | None
-
-
-class _Sketched(NamedTuple):
-    sketch: CopySketch
-    shares: bytes = b""
-    unread_bytes: int = 0
-    is_read_whole: bool = False
-    notices: tuple[str, ...] = ()
-
-
 def fingerprint_logs(
     found: Iterable[Partition | LogDirectory | SourceError],
     file: IO[bytes],
@@ -390,7 +366,7 @@ def _write_copies(
     head = head_of(FingerprintHead(socket.gethostname(), int(time.time() * 1000), options.hash_key.key_id))
     file.write(head)
     position, entries = len(head), list[IndexEntry]()
-    for task, copy in engine.map(partial(_sketch, options), tasks):
+    for task, copy in sketch_copies(tasks, options, engine):
         data, of = section_of(copy.sketch), task.name
         front = data[: front_size_of(data)]
         crcs = crc32c(data), len(front), crc32c(front)
@@ -405,32 +381,10 @@ def _write_copies(
     yield from errors
 
 
-def _task(copy: Partition, of: TopicPartition, as_of: AsOf | None, memory: ShareMemory | None) -> _Task:
+def _task(copy: Partition, of: TopicPartition, as_of: AsOf | None, memory: ShareMemory | None) -> CopyTask:
     name = CopyName(of, _id_bytes(topic_id_of(copy)), absolute(copy.path))
     place = None if memory is None else memory.index.places.get(name)
-    return _Task(copy, name, as_of, sum(each.log.size for each in copy.segments), memory is not None, place)
-
-
-def _sketch(options: FingerprintOptions, task: _Task) -> _Sketched:
-    meta = meta_of(directory_above(task.copy.path))
-    found = _sketch_with_memory(options, task) if task.remembers and task.as_of is None else None
-    if found is None:
-        found = _Sketched(sketch_copy(task.copy, options, task.as_of))
-    sketch = found.sketch._replace(node_id=None if meta is None else meta.node_id)
-    return found._replace(sketch=fitted(sketch))
-
-
-def _sketch_with_memory(options: FingerprintOptions, task: _Task) -> _Sketched:
-    known, notices, limit = list[Share](), list[str](), options.max_batch_bytes
-    if task.place is not None:
-        try:
-            known = load_shares(task.place, options.hash_key, limit)
-        except SourceError as error:
-            notices.append(f"{error}: all segments of {task.copy.path} are read")
-    found = sketch_with_shares(task.copy, options, known)
-    section = section_of_shares(task.name, found.shares, options.hash_key, limit)
-    is_read_whole = found.sketch.compacted or found.sketch.transactional
-    return _Sketched(found.sketch, section, found.unread_bytes, is_read_whole, tuple(notices))
+    return CopyTask(copy, name, as_of, sum(each.log.size for each in copy.segments), memory is not None, place)
 
 
 def _id_bytes(topic_id: str | None) -> bytes:

@@ -6,7 +6,7 @@ share is too coarse, all is read again.
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Final
 
 from kdump.kernel.cell_differences import CELL_BYTES, HASH_TABLES, added
@@ -25,6 +25,7 @@ _FINER_INTERVALS: Final = 2
 _FINER_BLOCKS: Final = 1
 _CUT: Final = struct.Struct("<qqQQ")
 _HASHES: Final = 1 << 128
+_NO_CELLS: Final = bytes((HASH_TABLES << RECORD_BITS) * CELL_BYTES)
 
 
 class KnownSegment(NamedTuple):
@@ -74,10 +75,15 @@ def share_of(sketch: RecordSketch, offsets: OffsetRange, whole: OffsetRange, rea
     ends = tuple(sketch.newest_ends())
     block_bits, cells = sketch.cells(offsets.stop)
     sums = Sketch(sketch.cuts(offsets.stop), cells, block_bits, RECORD_BITS)
-    wanted = max(block_bits, lowest_shift(whole, BLOCKS) - _FINER_BLOCKS)
-    cells = b"".join(sums.tables(wanted, RECORD_BITS).values())
-    sums = sums._replace(cells=cells, block_bits=wanted)
-    return Share(*offsets, sketch.keyed, sketch.unkeyed, sums, ends, len(ends) < NEWEST_ENDS, read_ms)
+    share = Share(*offsets, sketch.keyed, sketch.unkeyed, sums, ends, len(ends) < NEWEST_ENDS, read_ms)
+    return with_blocks(share, whole)
+
+
+def with_blocks(share: Share, whole: OffsetRange) -> Share:
+    """The share with blocks that are no smaller than a log needs that has at least the records in `whole`."""
+    wanted = max(share.sums.block_bits, lowest_shift(whole, BLOCKS) - _FINER_BLOCKS)
+    cells = b"".join(share.sums.tables(wanted, RECORD_BITS).values())
+    return share._replace(sums=share.sums._replace(cells=cells, block_bits=wanted))
 
 
 def lowest_shift(offsets: OffsetRange, most: int) -> int:
@@ -103,7 +109,7 @@ def to_remember(shares: Sequence[Share], whole: OffsetRange, borders: Iterable[i
     return found[::-1]
 
 
-def _with_cuts(share: Share, step: int, borders: set[int]) -> Share:
+def _with_cuts(share: Share, step: int, borders: Set[int]) -> Share:
     """The share without the cuts that are neither at one of its ends or of the borders nor at a multiple of `step`."""
     wanted = {share.start_offset, share.end_offset, *share.ends}
     kept = [
@@ -114,13 +120,56 @@ def _with_cuts(share: Share, step: int, borders: set[int]) -> Share:
     return share._replace(sums=share.sums._replace(cuts=b"".join(kept)))
 
 
+def joined(left: Share, right: Share, borders: Set[int]) -> Share:
+    """The share of the segments of both, and of all their records; `borders` are the base offsets of the log.
+
+    The right one has no records below the end of the left one, also where it starts before it.
+    """
+    offsets = OffsetRange(left.start_offset, right.end_offset)
+    count, *sums = _last_cut(left)
+    total, known = sums[1] << 64 | sums[0], bytearray(left.sums.cuts)
+    step = 1 << max(0, lowest_shift(offsets, INTERVALS) - _FINER_INTERVALS)
+    between = range((left.end_offset // step + 1) * step, right.start_offset, step)
+    for offset in (*between, right.start_offset) if right.start_offset > left.end_offset else ():
+        known += _CUT.pack(offset, count, *sums)
+    for offset, more, low, high in _CUT.iter_unpack(right.sums.cuts):
+        if offset > max(left.end_offset, right.start_offset):
+            whole = (total + (high << 64 | low)) % _HASHES
+            known += _CUT.pack(offset, count + more, whole & (1 << 64) - 1, whole >> 64)
+    bits = max(left.sums.block_bits, right.sums.block_bits, lowest_shift(offsets, BLOCKS))
+    ours, theirs = (each.sums.tables(bits, RECORD_BITS) for each in (left, right))
+    cells = b"".join(
+        added(ours.get(number, _NO_CELLS), theirs.get(number, _NO_CELLS))
+        for number in range(offsets.start >> bits, ((offsets.stop - 1) >> bits) + 1)
+    )
+    ends = left.ends + right.ends
+    found = Share(
+        *offsets, left.keyed + right.keyed, left.unkeyed + right.unkeyed,
+        Sketch(bytes(known), cells, bits, RECORD_BITS), (ends if right.has_all_ends else right.ends)[-NEWEST_ENDS:],
+        left.has_all_ends and right.has_all_ends and len(ends) < NEWEST_ENDS,
+        min(left.read_ms, right.read_ms), left.segments + right.segments,
+    )  # fmt: skip
+    return _with_cuts(found, step, borders)
+
+
+def _last_cut(share: Share) -> tuple[int, int, int]:
+    """How many records a share has, and both halves of the sum of their hashes."""
+    _, count, low, high = _CUT.unpack_from(share.sums.cuts, len(share.sums.cuts) - _CUT.size)
+    return count, low, high
+
+
 class JoinedShares:
-    """The sums of a log of which these are the shares, in the order of their offsets; as RecordSketch has them."""
+    """The sums of a log of which these are the shares, in the order of their offsets; as RecordSketch has them.
+
+    `marks` is added to the tables: what became of records that are not committed.
+    """
 
     undecided = 0
 
-    def __init__(self, start: int, borders: Iterable[int], shares: Sequence[Share]) -> None:
-        self._start, self._borders, self._shares = start, tuple(borders), shares
+    def __init__(
+        self, start: int, borders: Iterable[int], shares: Sequence[Share], marks: RecordSketch | None = None
+    ) -> None:
+        self._start, self._borders, self._shares, self._marks = start, tuple(borders), shares, marks
         self.keyed = sum(each.keyed for each in shares)
         self.unkeyed = sum(each.unkeyed for each in shares)
 
@@ -159,7 +208,7 @@ class JoinedShares:
         """Of how many bits the offsets of a block are, and the cells of all blocks. Raises ForgottenError."""
         block_bits = lowest_shift(OffsetRange(self._start, stop), BLOCKS)
         numbers = range(self._start >> block_bits, ((stop - 1) >> block_bits) + 1)
-        tables = dict.fromkeys(numbers, bytes((HASH_TABLES << RECORD_BITS) * CELL_BYTES))
+        tables = dict.fromkeys(numbers, _NO_CELLS)
         for share in self._shares:
             if share.sums.block_bits > block_bits:
                 raise ForgottenError
@@ -167,7 +216,8 @@ class JoinedShares:
                 if number not in tables:
                     raise ForgottenError
                 tables[number] = added(tables[number], cells)
-        return block_bits, b"".join(tables.values())
+        cells = b"".join(tables.values())
+        return block_bits, cells if self._marks is None else added(cells, self._marks.cells(stop)[1])
 
 
 def _cuts_of(share: Share) -> dict[int, tuple[int, int]]:

@@ -1,18 +1,20 @@
 """What a fingerprint says of a copy, from the shares of segments that have not changed and a reading of the others.
 
 Of a log that a log cleaner goes over, or in which there is a transaction, all is read: what its records mean depends on
-later ones. So is a segment in which there is damage.
+later ones. So is a segment in which there is damage. Segments can be read range by range in other processes.
 """
 
 import os
 import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from typing import Final
 
 from kdump.broker.history import EpochRun
 from kdump.errors import SourceError
 from kdump.format.batch import HEADER_SIZE
+from kdump.format.naming import Kind
 from kdump.kernel.sketches import RecordSketch
 from kdump.log.compaction import is_compacted
 from kdump.log.ranges import OffsetRange
@@ -21,24 +23,29 @@ from kdump.replicas.fingerprint.copy_sketch import (
     MOST_OFFSET,
     FingerprintOptions,
     RecordFeed,
+    TransactionFold,
     borders_of,
     sketch_copy,
     with_sums,
+    with_transactions,
     without_records,
 )
 from kdump.replicas.fingerprint.fingerprint_format import CopySketch
+from kdump.replicas.fingerprint.range_sketch import MOST_EPOCHS, SegmentSketch
 from kdump.replicas.fingerprint.segment_shares import (
     ForgottenError,
     JoinedShares,
     KnownSegment,
     Share,
+    joined,
     new_sketch,
     share_of,
     to_remember,
+    with_blocks,
 )
 from kdump.replicas.log_survey import ChunkFacts, SegmentFacts, join_epochs, start_of, survey_log
 from kdump.storage.file_memory import settled_stamp
-from kdump.storage.partition import LogFile, Partition
+from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.storage.source import reader_of
 from kdump.storage.stamps import Stamp
 from kdump.storage.walk import BatchChunk
@@ -46,7 +53,6 @@ from kdump.storage.walk import BatchChunk
 _MOST_SHARES: Final = 256
 """So many shares of about one size a log is cut into; where it comes to twice as many, it is cut anew."""
 _MOST_SEGMENTS: Final = 1000
-_MOST_EPOCHS: Final = 1000
 
 
 class SharedSketch(NamedTuple):
@@ -65,22 +71,26 @@ class _TransactionError(_WholeError):
     """The log has transactions."""
 
 
+Fresh = Callable[[int], SegmentSketch | None]
+"""Gives what other processes read of a segment, by its number; None where it has to be read. Asked in rising order."""
+
+
 def sketch_with_shares(
     partition: Partition,
     options: FingerprintOptions,
     known: Sequence[Share] = (),
     now_ns: Callable[[], int] = time.time_ns,
+    fresh: Fresh | None = None,
 ) -> SharedSketch:
     """As sketch_copy, with the shares of segments that are `known` and have not changed. Raises SourceError."""
-    start, bases = start_of(partition), [each.log.base_offset for each in partition.segments]
-    is_small = sum(segment.log.size for segment in partition.segments) < options.least_bytes
-    if start is None or None in bases or is_small or is_compacted(partition, shown=False):
+    start = _share_start(partition, options)
+    if start is None:
         return SharedSketch(sketch_copy(partition, options))
     for several in (known, ()) if 0 < len(known) <= 2 * _MOST_SHARES else ((),):
         try:
-            return _SharePass(partition, start, options, several, now_ns()).result()
+            return _SharePass(partition, start, options, several, now_ns(), fresh).result()
         except ForgottenError:
-            continue
+            fresh = None
         except _TransactionError:
             return SharedSketch(sketch_copy(partition, options, transactional=True))
         except _WholeError:
@@ -88,12 +98,64 @@ def sketch_with_shares(
     return SharedSketch(sketch_copy(partition, options))
 
 
+def _share_start(partition: Partition, options: FingerprintOptions) -> int | None:
+    """The log start offset of a log that has shares; None of one that is small, or that a log cleaner goes over."""
+    start, bases = start_of(partition), [each.log.base_offset for each in partition.segments]
+    is_small = sum(segment.log.size for segment in partition.segments) < options.least_bytes
+    has_none = start is None or None in bases or is_small or is_compacted(partition, shown=False)
+    return None if has_none else start
+
+
+class SegmentToRead(NamedTuple):
+    """A segment by its number, and the log start offset."""
+
+    number: int
+    segment: Segment
+    start_offset: int
+
+
+def segments_to_read(
+    partition: Partition, options: FingerprintOptions, known: Sequence[Share], now_ns: int
+) -> list[SegmentToRead]:
+    """The segments that sketch_with_shares reads, which can be cut into ranges; none where it needs the whole log."""
+    start = _share_start(partition, options)
+    if start is None or any(each.log.kind is not Kind.LOG for each in partition.segments):
+        return []
+    unchanged = {number for number, _ in _Unchanged(partition, start, now_ns).of(known)}
+    several = enumerate(partition.segments)
+    return [SegmentToRead(number, each, start) for number, each in several if number not in unchanged]
+
+
+class _Unchanged:
+    """Which segments of a log have not changed since a time, and by what that is seen the next time."""
+
+    def __init__(self, partition: Partition, start: int, now_ns: int) -> None:
+        self._start, self._logs = start, [segment.log for segment in partition.segments]
+        self.stamps = [settled_stamp(log.path, now_ns) for log in self._logs]
+
+    def of(self, known: Sequence[Share]) -> Iterator[tuple[int, tuple[Share, SegmentFacts]]]:
+        """By the number of a segment its facts, and the share that it is in."""
+        numbers = {os.path.basename(log.path): number for number, log in enumerate(self._logs)}
+        for share in known:
+            first = numbers.get(share.segments[0].name) if share.segments else None
+            if first is None or share.start_offset != max(self._start, self._logs[first].base_offset or 0):
+                continue
+            several = list(zip(range(first, len(self._logs)), share.segments, strict=False))
+            if len(several) == len(share.segments) and all(self._is_same(*each) for each in several):
+                yield from ((number, (share, each.facts)) for number, each in several)
+
+    def _is_same(self, number: int, segment: KnownSegment) -> bool:
+        log = self._logs[number]
+        is_same = os.path.basename(log.path) == segment.name and self.stamps[number] == segment.stamp
+        return is_same and _header_at(log, segment.position) == segment.header != b""
+
+
 class _Segment:
     """What was found so far in the segment that is read."""
 
     def __init__(self, log: LogFile, stamp: Stamp | None, end_offset: int) -> None:
         self.log, self.end_offset = log, end_offset
-        self._stamp, self._is_plain = stamp, stamp is not None
+        self._stamp, self._is_plain = stamp, True
         self._first: int | None = None
         self._next = self._last = 0
         self._epochs = list[EpochRun]()
@@ -108,19 +170,24 @@ class _Segment:
             self._is_plain = self._is_plain and facts.magic >= 2
         self._is_plain = self._is_plain and facts.position == self._next
         self._last, self._next, self.end_offset = facts.last_position, facts.end_position, facts.end_offset
-        if len(self._epochs) <= _MOST_EPOCHS:
+        if len(self._epochs) <= MOST_EPOCHS:
             join_epochs(self._epochs, facts.epochs)
 
     def known(self) -> KnownSegment | None:
         """The segment, where all of its bytes are valid batches and it is not written to."""
-        stamp = self._stamp
-        if not self._is_plain or stamp is None or self._first is None or self._next != stamp.size:
+        if not self._is_plain or self._first is None:
             return None
-        header = _header_at(self.log, self._last)
-        if len(self._epochs) > _MOST_EPOCHS or not header:
-            return None
-        facts = SegmentFacts(self._first, self.end_offset, stamp.size, tuple(self._epochs))
-        return KnownSegment(os.path.basename(self.log.path), stamp, self._last, header, facts)
+        facts = SegmentFacts(self._first, self.end_offset, self._next, tuple(self._epochs))
+        return _known_segment(self.log, self._stamp, facts, self._last)
+
+
+def _known_segment(log: LogFile, stamp: Stamp | None, facts: SegmentFacts, last_position: int) -> KnownSegment | None:
+    """A segment whose valid batches follow each other, where these are all of it and it is not written to."""
+    if stamp is None or facts.size_bytes != stamp.size or len(facts.epochs) > MOST_EPOCHS:
+        return None
+    header = _header_at(log, last_position)
+    name = os.path.basename(log.path)
+    return KnownSegment(name, stamp, last_position, header, facts._replace(producers=None)) if header else None
 
 
 def _header_at(log: LogFile, position: int) -> bytes:
@@ -136,43 +203,35 @@ class _SharePass:
     """A reading of what is not known. Raises _WholeError, ForgottenError."""
 
     def __init__(
-        self, partition: Partition, start: int, options: FingerprintOptions, known: Sequence[Share], now_ns: int
+        self,
+        partition: Partition,
+        start: int,
+        options: FingerprintOptions,
+        known: Sequence[Share],
+        now_ns: int,
+        fresh: Fresh | None,
     ) -> None:
-        self._partition, self._start, self._options = partition, start, options
+        self._partition, self._start, self._options, self._fresh = partition, start, options, fresh
         self._logs = [segment.log for segment in partition.segments]
+        self._bases = frozenset(map(self._base, range(len(self._logs))))
         self._read_ms = now_ns // 1_000_000
-        self._stamps = [settled_stamp(log.path, now_ns) for log in self._logs]
-        self._known = dict(self._usable(known))
+        unchanged = _Unchanged(partition, start, now_ns)
+        self._stamps, self._known = unchanged.stamps, dict(unchanged.of(known))
         self._begun = self._groups()
-        self._feed = RecordFeed(OffsetRange(start, MOST_OFFSET), options, (), with_state=False, takes=True)
+        self._fold = None if fresh is None else TransactionFold(compacted=False)
+        offsets = OffsetRange(start, MOST_OFFSET)
+        self._feed = RecordFeed(offsets, options, (), with_state=False, fold=self._fold, takes=True)
         self._shares = list[Share]()
+        self._parts = list[Share]()
         self._sketch: RecordSketch | None = None
         self._sketched = start
         self._segment: _Segment | None = None
         self._segments: list[KnownSegment | None] = []
 
-    # ---- what need not be read
-
-    def _usable(self, known: Sequence[Share]) -> Iterator[tuple[int, tuple[Share, SegmentFacts]]]:
-        """By the number of a segment its facts, and the share that it is in."""
-        numbers = {os.path.basename(log.path): number for number, log in enumerate(self._logs)}
-        for share in known:
-            first = numbers.get(share.segments[0].name) if share.segments else None
-            if first is None or share.start_offset != max(self._start, self._base(first)):
-                continue
-            several = list(zip(range(first, len(self._logs)), share.segments, strict=False))
-            if len(several) == len(share.segments) and all(self._is_same(*each) for each in several):
-                yield from ((number, (share, each.facts)) for number, each in several)
-
     def _base(self, number: int) -> int:
         base = self._logs[number].base_offset
         assert base is not None
         return base
-
-    def _is_same(self, number: int, segment: KnownSegment) -> bool:
-        log = self._logs[number]
-        is_same = os.path.basename(log.path) == segment.name and self._stamps[number] == segment.stamp
-        return is_same and _header_at(log, segment.position) == segment.header != b""
 
     def _groups(self) -> set[int]:
         """The numbers of the segments with which a share begins that is read: the active segment has its own."""
@@ -201,7 +260,15 @@ class _SharePass:
             if not self._shares or self._shares[-1] is not share:
                 self._shares.append(share)
             return facts
-        if number in self._begun:
+        read = None if self._fresh is None else self._fresh(number)
+        if read is not None:
+            self._end_sketch(end_offset)
+            self._parts.append(read.share)
+            is_known = read.magic >= 2  # as in _Segment.add
+            known = _known_segment(self._logs[number], self._stamps[number], read.facts, read.last_position)
+            self._segments.append(known if is_known else None)
+            return read.facts
+        if self._sketch is None:
             self._sketched = max(self._start, min(self._base(number), end_offset))
             borders = [each for each in self._bases_from(number) if each > self._sketched]
             self._sketch = new_sketch(self._sketched, array("q", borders))
@@ -232,36 +299,62 @@ class _SharePass:
             self._segments.append(self._segment.known())
             self._segment = None
 
+    def _end_sketch(self, end_offset: int) -> None:
+        """What was read here ends, before the offset with which the log goes on."""
+        if self._sketch is not None and end_offset > self._sketched:
+            offsets = OffsetRange(self._sketched, end_offset)
+            self._parts.append(share_of(self._sketch, offsets, self._whole(end_offset), self._read_ms))
+        self._sketch = None
+
     def _end_share(self, end_offset: int) -> None:
         """The share ends, before the offset with which the log goes on."""
-        sketch, segments = self._sketch, [each for each in self._segments if each is not None]
-        if sketch is not None and end_offset > self._sketched:
-            newest = max(self._base(len(self._logs) - 1) + 1, end_offset)
-            offsets, whole = OffsetRange(self._sketched, end_offset), OffsetRange(self._start, newest)
-            share = share_of(sketch, offsets, whole, self._read_ms)
+        self._end_sketch(end_offset)
+        segments = [each for each in self._segments if each is not None]
+        if self._parts:
+            share = reduce(lambda left, right: joined(left, right, self._bases), self._parts)
             is_known = len(segments) == len(self._segments)
-            self._shares.append(share._replace(segments=tuple(segments) if is_known else ()))
-        self._sketch, self._segments = None, []
+            share = share._replace(segments=tuple(segments) if is_known else ())
+            self._shares.append(with_blocks(share, self._whole(end_offset)))
+        self._parts, self._segments = [], []
+
+    def _whole(self, end_offset: int) -> OffsetRange:
+        """The offsets that the log has at least."""
+        return OffsetRange(self._start, max(self._base(len(self._logs) - 1) + 1, end_offset))
 
     # ---- the result
 
     def result(self) -> SharedSketch:
         """Read the log. Raises _WholeError, ForgottenError."""
         limit, taker = self._options.max_batch_bytes, self._feed.taker
-        survey = survey_log(self._partition, limit, self.watch, known=self.begin, taker=taker)
+        survey = survey_log(self._partition, limit, self.watch, self._fold, known=self.begin, taker=taker)
         self._end_segment()
-        is_other = survey.start_offset != self._start or survey.compacted or survey.transactional
-        if survey.problem is not None or is_other:
+        if survey.problem is not None or survey.start_offset != self._start or survey.compacted:
             raise _WholeError
         self._end_share(survey.end_offset)
         copy, stop = without_records(survey), max(survey.end_offset, self._start)
-        if stop == self._start:
+        marks = None
+        if survey.transactional:
+            copy, marks = self._with_transactions(copy)
+        if stop == self._start or copy.problem is not None:
             return SharedSketch(copy)
         whole, borders = OffsetRange(self._start, stop), borders_of(self._partition, self._start, MOST_OFFSET)
-        copy = with_sums(copy, JoinedShares(self._start, borders, self._shares))
+        copy = with_sums(copy, JoinedShares(self._start, borders, self._shares, marks))
+        if marks is not None:
+            return SharedSketch(copy)
         known = {share.start_offset: share for share, _ in self._known.values()}.values()
         oldest = min((each.read_ms for each in known), default=None)
-        bases = [self._base(number) for number in range(len(self._logs))]
-        remembered = to_remember(self._shares, whole, bases, self._options.least_bytes)
+        remembered = to_remember(self._shares, whole, self._bases, self._options.least_bytes)
         unread = sum(each.size_bytes for each in known)
         return SharedSketch(copy._replace(oldest_read_ms=oldest), tuple(remembered), unread)
+
+    def _with_transactions(self, copy: CopySketch) -> tuple[CopySketch, RecordSketch]:
+        """The copy with its open transactions, and the marks of the records that are not committed.
+
+        Raises _TransactionError where a marker may be missing, or was in a segment that was not read.
+        """
+        if self._fold is None or self._known or not self._feed.can_correct:
+            raise _TransactionError
+        outcomes, marks = self._fold.outcomes(), new_sketch(self._start, b"")
+        copy = with_transactions(copy, outcomes)
+        self._fold.correct(marks, outcomes)
+        return copy, marks

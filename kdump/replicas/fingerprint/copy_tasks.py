@@ -1,0 +1,194 @@
+"""The copies of a fingerprint as tasks of an engine: one for each copy, and one for each range of a large one."""
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain, islice
+from typing import Any, Final
+
+from kdump.broker.log_manager import meta_of
+from kdump.engine.protocol import Engine, task_sizes
+from kdump.errors import SourceError
+from kdump.named_tuple import NamedTuple
+from kdump.replicas.fingerprint.copy_sketch import AsOf, FingerprintOptions, sketch_copy
+from kdump.replicas.fingerprint.fingerprint_format import CopySketch, fitted
+from kdump.replicas.fingerprint.range_sketch import RangeSketch, SegmentSketch, sketch_range, whole_segment
+from kdump.replicas.fingerprint.segment_shares import Share
+from kdump.replicas.fingerprint.share_file import CopyName, SharePlace, load_shares, section_of_shares
+from kdump.replicas.fingerprint.share_sketch import segments_to_read, sketch_with_shares
+from kdump.storage.file_store import directory_above
+from kdump.storage.partition import Partition
+from kdump.storage.ranges import RangeSizes, SegmentRange, cut_into_ranges
+
+_SMALL_BYTES: Final = 32 << 20
+"""The largest copy that is not cut into ranges."""
+_RANGE_SIZES: Final = RangeSizes(32 << 20, 256 << 20)
+"""To begin a range and to join what it has takes as long as to read 10 MiB."""
+_COPIES: Final = 4
+"""A copy is large where so many for each slot have fewer bytes than it and all after it: else all slots have enough."""
+
+
+class CopyTask(NamedTuple):
+    """A copy of which a fingerprint is taken. `place` is that of its shares in the last one.
+
+    `remembers`: with shares for the next one.
+    """
+
+    copy: Partition
+    name: CopyName
+    as_of: AsOf | None
+    size_bytes: int
+    remembers: bool
+    place: SharePlace | None
+
+
+class TakenCopy(NamedTuple):
+    """What a fingerprint says of a copy, and its shares as a file has them.
+
+    `unread_bytes`: of segments that were not read. `is_read_whole`: it is read whole every time. `notices`: why
+    segments were read again.
+    """
+
+    sketch: CopySketch
+    shares: bytes = b""
+    unread_bytes: int = 0
+    is_read_whole: bool = False
+    notices: tuple[str, ...] = ()
+
+
+class _RangeTask(NamedTuple):
+    """A range of a segment, of the copy and with the segment of these numbers."""
+
+    copy: int
+    segment: int
+    part: SegmentRange
+    start_offset: int
+    read_ms: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of logs that the task reads."""
+        return self.part.size_bytes
+
+
+def sketch_copies(
+    tasks: Sequence[CopyTask], options: FingerprintOptions, engine: Engine
+) -> Iterator[tuple[CopyTask, TakenCopy]]:
+    """Each copy with what a fingerprint says of it, in their order."""
+    large = dict[int, _LargeCopy]()
+    results = engine.map(partial(_work, options), _works(tasks, options, engine, large))
+    for work, result in results:
+        if isinstance(result, TakenCopy):
+            assert isinstance(work, CopyTask)
+            yield work, result
+        else:
+            assert isinstance(work, _RangeTask)
+            copy = large.pop(work.copy)
+            yield copy.task, copy.take(result, results)
+
+
+def _works(
+    tasks: Sequence[CopyTask], options: FingerprintOptions, engine: Engine, large: "dict[int, _LargeCopy]"
+) -> Iterator[CopyTask | _RangeTask]:
+    """What the engine does, copy by copy; puts those that are cut into `large`."""
+    # A cluster reads what this process need not be able to read: a copy there is one task.
+    slots = engine.slots if task_sizes(engine) is None else 1
+    later_bytes = sum(task.size_bytes for task in tasks)
+    for number, task in enumerate(tasks):
+        later_bytes -= task.size_bytes
+        enough_bytes = (task.size_bytes + later_bytes) // (_COPIES * slots)
+        ranges = list[_RangeTask]()
+        if slots > 1 and task.as_of is None and task.size_bytes > max(_SMALL_BYTES, enough_bytes):
+            copy = _LargeCopy(task, options)
+            ranges = copy.ranges(number, slots, later_bytes)
+        if ranges:
+            large[number] = copy
+        yield from ranges or (task,)
+
+
+def _work(options: FingerprintOptions, work: CopyTask | _RangeTask) -> TakenCopy | RangeSketch | None:
+    if isinstance(work, CopyTask):
+        return _take(options, work)
+    return sketch_range(work.part, work.start_offset, options, work.read_ms)
+
+
+class _Known(NamedTuple):
+    """The shares of a copy in the last fingerprint, and why there are none."""
+
+    shares: Sequence[Share] = ()
+    notices: tuple[str, ...] = ()
+
+
+def _known(options: FingerprintOptions, task: CopyTask) -> _Known:
+    if task.place is None:
+        return _Known()
+    try:
+        return _Known(load_shares(task.place, options.hash_key, options.max_batch_bytes))
+    except SourceError as error:
+        return _Known((), (f"{error}: all segments of {task.copy.path} are read",))
+
+
+def _take(options: FingerprintOptions, task: CopyTask) -> TakenCopy:
+    """Read a copy in this process."""
+    if task.remembers and task.as_of is None:
+        return _take_with_shares(options, task, _known(options, task))
+    return _finished(task, TakenCopy(sketch_copy(task.copy, options, task.as_of)))
+
+
+def _take_with_shares(options: FingerprintOptions, task: CopyTask, known: _Known, **how: Any) -> TakenCopy:
+    """The same by shares; `how` are more arguments of sketch_with_shares."""
+    found = sketch_with_shares(task.copy, options, known.shares, **how)
+    section = b""
+    if task.remembers:
+        section = section_of_shares(task.name, found.shares, options.hash_key, options.max_batch_bytes)
+    is_read_whole = task.remembers and (found.sketch.compacted or found.sketch.transactional)
+    return _finished(task, TakenCopy(found.sketch, section, found.unread_bytes, is_read_whole, known.notices))
+
+
+def _finished(task: CopyTask, found: TakenCopy) -> TakenCopy:
+    meta = meta_of(directory_above(task.copy.path))
+    sketch = found.sketch._replace(node_id=None if meta is None else meta.node_id)
+    return found._replace(sketch=fitted(sketch))
+
+
+class _LargeCopy:
+    """A copy of which several processes read ranges."""
+
+    def __init__(self, task: CopyTask, options: FingerprintOptions) -> None:
+        self.task, self._options = task, options
+        self._known = _known(options, task)
+        self._begun_ns = time.time_ns()
+        self._bases = frozenset(each.log.base_offset or 0 for each in task.copy.segments)
+        self._counts = dict[int, int]()  # the ranges by the number of their segment
+
+    def ranges(self, number: int, slots: int, later_bytes: int) -> list[_RangeTask]:
+        """The tasks of this copy, which has this number; none where its log is to be read as a whole."""
+        found, copy = list[_RangeTask](), self.task.copy
+        several = segments_to_read(copy, self._options, self._known.shares, self._begun_ns)
+        bytes_after = later_bytes + sum(each.segment.log.size for each in several)
+        for each in several:
+            bytes_after -= each.segment.log.size
+            parts = list(cut_into_ranges(each.segment, slots, bytes_after, _RANGE_SIZES))
+            self._counts[each.number] = len(parts)
+            how = each.start_offset, self._begun_ns // 1_000_000
+            found += (_RangeTask(number, each.number, part, *how) for part in parts)
+        return found
+
+    def take(self, first: RangeSketch | None, results: Iterator[tuple[Any, Any]]) -> TakenCopy:
+        """What a fingerprint says of it, from the results of its ranges. Reads here what is more than batches."""
+        others = islice(results, sum(self._counts.values()) - 1)
+        sketches = chain([first], (result for _, result in others))
+        planned = iter(self._counts.items())
+
+        def fresh(number: int) -> SegmentSketch | None:
+            for planned_number, count in planned:
+                parts = list(islice(sketches, count))
+                if planned_number == number:
+                    is_last = number == len(self.task.copy.segments) - 1
+                    return whole_segment(parts, self._bases, is_last=is_last)
+            return None
+
+        found = _take_with_shares(self._options, self.task, self._known, now_ns=lambda: self._begun_ns, fresh=fresh)
+        deque(sketches, maxlen=0)
+        return found
