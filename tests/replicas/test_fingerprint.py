@@ -17,6 +17,7 @@ import pytest
 import kdump
 from kdump.engine.protocol import Serial
 from kdump.errors import SourceError
+from kdump.format.naming import FINGERPRINT_MAGIC
 from kdump.kernel.cell_differences import decode, decode_keys, outcomes_of
 from kdump.kernel.record_hashes import HASH_COLUMNS
 from kdump.kernel.sketches import CONTROL_ID, KEY_ID, NO_KEY_ID, LastRecords, RecordSketch
@@ -591,7 +592,7 @@ def test_a_file_that_was_cut_or_changed_is_refused(tmp_path: Path) -> None:
     whole, choose, of_cells = good.read_bytes(), random.Random(SEED), 0
     for _ in range(examples(300)):
         data = bytearray(whole)
-        at = choose.randrange(len(data))
+        at = choose.randrange(len(FINGERPRINT_MAGIC), len(data))  # before that it would be no fingerprint
         if choose.random() < 0.3:
             del data[at:]
         else:

@@ -178,6 +178,26 @@ def test_a_process_that_cannot_read_a_range_leaves_it_to_the_other_one(
     assert take(task_of(broker), options, LosesResults()).sketch == take(task_of(broker), options, Serial()).sketch
 
 
+def test_ranges_of_a_log_that_a_cleaner_goes_over_are_not_sent(
+    tmp_path: Path, small_ranges: Callable[[int, int], None]
+) -> None:
+    """Nor, where that shows later, more of them than were sent by then."""
+    options, counts = FingerprintOptions(least_bytes=1), list[int]()
+    small_ranges(2000, 4000)
+    for hole in (3, 100, 100_000):
+        several = [
+            build.batch([build.record(b"%d" % at, b"v" * 200)], base_offset=at + (at >= hole)) for at in range(400)
+        ]
+        if hole < 400:
+            several[hole] = build.batch(
+                [build.record(b"k", b"v")], base_offset=hole, last_offset_delta=1, delete_horizon_ms=5
+            )
+        broker, engine = directory(tmp_path / str(hole), several, 50), TwoSlots()
+        assert take(task_of(broker), options, engine).sketch == take(task_of(broker), options, Serial()).sketch
+        counts.append(engine.seen["RangeSketch"] + engine.seen["NoneType"])
+    assert 0 == counts[0] < counts[1] < counts[2] / 2
+
+
 def test_large_copies_among_small_ones_in_real_processes(
     tmp_path: Path, small_ranges: Callable[[int, int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

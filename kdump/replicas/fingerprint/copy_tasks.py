@@ -1,7 +1,6 @@
 """The copies of a fingerprint as tasks of an engine: one for each copy, and one for each range of a large one."""
 
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -16,7 +15,7 @@ from kdump.replicas.fingerprint.fingerprint_format import CopySketch, fitted
 from kdump.replicas.fingerprint.range_sketch import RangeSketch, SegmentSketch, sketch_range, whole_segment
 from kdump.replicas.fingerprint.segment_shares import Share
 from kdump.replicas.fingerprint.share_file import CopyName, SharePlace, load_shares, section_of_shares
-from kdump.replicas.fingerprint.share_sketch import segments_to_read, sketch_with_shares
+from kdump.replicas.fingerprint.share_sketch import SegmentToRead, segments_to_read, sketch_with_shares
 from kdump.storage.file_store import directory_above
 from kdump.storage.partition import Partition
 from kdump.storage.ranges import RangeSizes, SegmentRange, cut_into_ranges
@@ -25,6 +24,7 @@ _SMALL_BYTES: Final = 32 << 20
 """The largest copy that is not cut into ranges."""
 _RANGE_SIZES: Final = RangeSizes(32 << 20, 256 << 20)
 """To begin a range and to join what it has takes as long as to read 10 MiB."""
+_PROBE_BYTES: Final = 1 << 20
 _COPIES: Final = 4
 """A copy is large where so many for each slot have fewer bytes than it and all after it: else all slots have enough."""
 
@@ -58,7 +58,7 @@ class TakenCopy(NamedTuple):
 
 
 class _RangeTask(NamedTuple):
-    """A range of a segment, of the copy and with the segment of these numbers."""
+    """A range of the segment with this number, of the copy with this number."""
 
     copy: int
     segment: int
@@ -98,13 +98,15 @@ def _works(
     for number, task in enumerate(tasks):
         later_bytes -= task.size_bytes
         enough_bytes = (task.size_bytes + later_bytes) // (_COPIES * slots)
-        ranges = list[_RangeTask]()
+        copy = None
         if slots > 1 and task.as_of is None and task.size_bytes > max(_SMALL_BYTES, enough_bytes):
-            copy = _LargeCopy(task, options)
-            ranges = copy.ranges(number, slots, later_bytes)
-        if ranges:
-            large[number] = copy
-        yield from ranges or (task,)
+            copy = _LargeCopy(task, options, slots, later_bytes)
+        if copy is None or not copy.is_plain():
+            yield task
+            continue
+        large[number] = copy
+        for segment, part in copy.ranges():
+            yield _RangeTask(number, segment.number, part, segment.start_offset, copy.begun_ns // 1_000_000)
 
 
 def _work(options: FingerprintOptions, work: CopyTask | _RangeTask) -> TakenCopy | RangeSketch | None:
@@ -155,40 +157,53 @@ def _finished(task: CopyTask, found: TakenCopy) -> TakenCopy:
 class _LargeCopy:
     """A copy of which several processes read ranges."""
 
-    def __init__(self, task: CopyTask, options: FingerprintOptions) -> None:
+    def __init__(self, task: CopyTask, options: FingerprintOptions, slots: int, later_bytes: int) -> None:
         self.task, self._options = task, options
         self._known = _known(options, task)
-        self._begun_ns = time.time_ns()
+        self.begun_ns = time.time_ns()
         self._bases = frozenset(each.log.base_offset or 0 for each in task.copy.segments)
-        self._counts = dict[int, int]()  # the ranges by the number of their segment
+        self._segments = segments_to_read(task.copy, options, self._known.shares, self.begun_ns)
+        self._parts = dict[int, list[SegmentRange]]()  # by the number of the segment
+        bytes_after = later_bytes + sum(each.segment.log.size for each in self._segments)
+        for number, segment, _ in self._segments:
+            bytes_after -= segment.log.size
+            self._parts[number] = list(cut_into_ranges(segment, slots, bytes_after, _RANGE_SIZES))
+        self._sent, self._is_taken = 0, False  # the ranges whose results were not taken
 
-    def ranges(self, number: int, slots: int, later_bytes: int) -> list[_RangeTask]:
-        """The tasks of this copy, which has this number; none where its log is to be read as a whole."""
-        found, copy = list[_RangeTask](), self.task.copy
-        several = segments_to_read(copy, self._options, self._known.shares, self._begun_ns)
-        bytes_after = later_bytes + sum(each.segment.log.size for each in several)
-        for each in several:
-            bytes_after -= each.segment.log.size
-            parts = list(cut_into_ranges(each.segment, slots, bytes_after, _RANGE_SIZES))
-            self._counts[each.number] = len(parts)
-            how = each.start_offset, self._begun_ns // 1_000_000
-            found += (_RangeTask(number, each.number, part, *how) for part in parts)
-        return found
+    def is_plain(self) -> bool:
+        """Whether the log can be read range by range, as its begin shows. A log cleaner leaves gaps from there on."""
+        if not self._segments:
+            return False
+        _, segment, start_offset = self._segments[0]
+        return sketch_range(SegmentRange(segment, 0, _PROBE_BYTES), start_offset, self._options, 0) is not None
+
+    def ranges(self) -> Iterator[tuple[SegmentToRead, SegmentRange]]:
+        """The ranges to read, until it turns out that others are of no use."""
+        for each in self._segments:
+            for part in self._parts[each.number]:
+                if self._is_taken:
+                    return
+                self._sent += 1
+                yield each, part
 
     def take(self, first: RangeSketch | None, results: Iterator[tuple[Any, Any]]) -> TakenCopy:
         """What a fingerprint says of it, from the results of its ranges. Reads here what is more than batches."""
-        others = islice(results, sum(self._counts.values()) - 1)
-        sketches = chain([first], (result for _, result in others))
-        planned = iter(self._counts.items())
+        sketches = chain([first], (result for _, result in results))
+
+        planned = iter(self._parts.items())
 
         def fresh(number: int) -> SegmentSketch | None:
-            for planned_number, count in planned:
-                parts = list(islice(sketches, count))
+            for planned_number, parts in planned:
+                read = list(islice(sketches, len(parts)))
+                self._sent -= len(parts)
                 if planned_number == number:
                     is_last = number == len(self.task.copy.segments) - 1
-                    return whole_segment(parts, self._bases, is_last=is_last)
+                    return whole_segment(read, self._bases, is_last=is_last)
             return None
 
-        found = _take_with_shares(self._options, self.task, self._known, now_ns=lambda: self._begun_ns, fresh=fresh)
-        deque(sketches, maxlen=0)
+        found = _take_with_shares(self._options, self.task, self._known, now_ns=lambda: self.begun_ns, fresh=fresh)
+        self._is_taken = True
+        while self._sent > 0:
+            next(sketches)
+            self._sent -= 1
         return found
