@@ -34,7 +34,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import crc32c
 import lz4.frame
@@ -110,8 +110,13 @@ def record(
 # varints
 
 
+_OF_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
+
+
 def uvarint(value: int, width: int = 0) -> bytes:
     """An unsigned LEB128 number; padded with continuation bytes to `width` bytes (over-long)."""
+    if value <= 0x7F and width <= 1:
+        return _OF_ONE_BYTE[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -243,9 +248,8 @@ def place(records: Sequence[Record], base_offset: int) -> list[Record]:
     offset = base_offset
     for item in records:
         offset = offset if item.offset is None else item.offset
-        placed.append(
-            item._replace(offset=offset, timestamp=DEFAULT_TIMESTAMP if item.timestamp is None else item.timestamp)
-        )
+        timestamp = DEFAULT_TIMESTAMP if item.timestamp is None else item.timestamp
+        placed.append(Record(item.key, item.value, item.headers, timestamp, offset, item.attributes, item.overrides))
         offset += 1
     return placed
 
@@ -293,17 +297,15 @@ def batch(
     if last_offset_delta is None:
         last_offset_delta = max(offsets, default=base_offset + max(len(items) - 1, 0)) - base_offset
     if payload is None:
-        body = b""
+        encoded = []
         for item in items:
             if isinstance(item, Record):
                 assert item.offset is not None
                 assert item.timestamp is not None
-                body += encode_record(
-                    item, offset_delta=item.offset - base_offset, timestamp_delta=item.timestamp - base_timestamp
-                )
-            else:
-                body += item
-        payload = compress(codec, body, level=level)
+                deltas = item.offset - base_offset, item.timestamp - base_timestamp
+                item = encode_record(item, offset_delta=deltas[0], timestamp_delta=deltas[1])
+            encoded.append(item)
+        payload = compress(codec, b"".join(encoded), level=level)
     if attributes is None:
         attributes = codec_id(codec)
         attributes |= 0x08 if timestamp_type == "LogAppendTime" else 0
