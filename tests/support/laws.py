@@ -1,4 +1,4 @@
-"""How many examples the laws try: "quick", the default, a fifth of those that they name, the same ones in every run;
+"""How many examples the laws try: "quick", the default, a tenth of those that they name, the same ones in every run;
 KDUMP_EXAMPLES=more, half of them, and every case of long lists; KDUMP_EXAMPLES=long, twenty times as many, others in
 every run. Of what takes minutes a run takes a share, which KDUMP_SEED chooses; KDUMP_LAWS=all, all of it. KDUMP_SHARE=3
 takes every third test only, from where KDUMP_SEED says. Of the cases of a test with the mark `daily(4)`, which are many
@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, settings
 
 Case = TypeVar("Case")
 
-_FACTORS: Final = {"quick": 0.2, "more": 0.5, "long": 20}
-_UNNAMED: Final = {"quick": 40, "more": 100, "long": 100}
+_FACTORS: Final = {"quick": 0.1, "more": 0.5, "long": 20}
+_UNNAMED: Final = {"quick": 20, "more": 100, "long": 100}
 """Of laws that name no number."""
 _PROFILE: Final = os.environ.get("KDUMP_EXAMPLES", "quick")
 
