@@ -19,7 +19,7 @@ from kdump.cli import COMMANDS as NAMES
 from support import manual, manual_text
 
 ROOT = manual.PAGES.parent
-STUB = """#!{python} -I
+STUB = """#!{python} -IS
 import json, os, sys
 if not sys.stdin.isatty():
     sys.stdin.read()
