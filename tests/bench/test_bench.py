@@ -92,6 +92,7 @@ def test_snapshots_are_sound(written: tuple[str, list[Segment]]) -> None:
         assert len(data) == 10 + 46 * count
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("written", [name for name in SPECS if name.partition("-")[0] in bare.CODECS], indirect=True)
 def test_bare_loop_opens_every_batch(written: tuple[str, list[Segment]], capsys: pytest.CaptureFixture[str]) -> None:
     """The decompress loop of a codec comes to the bytes that were compressed."""

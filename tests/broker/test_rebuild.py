@@ -147,6 +147,7 @@ def test_both_walks_say_the_same(number: int, tmp_path: Path) -> None:
     assert result(plan) == result(slowly(plan))
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("number", range(40))
 def test_what_stays_is_begun_from(number: int, tmp_path: Path) -> None:
     """Where everything was made before, any part of it comes out the same again."""
@@ -166,6 +167,7 @@ def test_what_stays_is_begun_from(number: int, tmp_path: Path) -> None:
                 assert (again[name] or b"") == files.get(name, b"")
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("number", range(40))
 def test_indexes_are_those_of_the_rules(number: int, tmp_path: Path) -> None:
     rng, segments = partition(number)
@@ -203,6 +205,7 @@ def test_batches_of_all_sizes(number: int, tmp_path: Path) -> None:
     assert found == result(plan._replace(segments=(PlannedSegment(0, pieces, True, True),)))
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("number", range(40))
 def test_snapshots_hold_what_a_replay_says(number: int, tmp_path: Path) -> None:
     """But for the producers of empty control batches, of which a replay knows nothing."""

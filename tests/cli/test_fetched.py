@@ -98,6 +98,7 @@ def test_a_multifetch(kdump: Any, tmp_path: Path) -> None:
     assert without_path(lines) == [header(0, len(data) - 4, multi=True), *expected]
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("magic", SETS)
 @pytest.mark.parametrize("multi", [False, True])
 def test_a_message_that_is_cut_off(kdump: Any, tmp_path: Path, magic: str, multi: bool) -> None:

@@ -50,7 +50,7 @@ def finding(ran: Any, code: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "strategy", "given"),
     of_the_day(
-        product(UNREADABLE, ["--truncate", "--salvage", "--reindex"], [["d"], ["d/retained-0"]]), 4, whole=not QUICK
+        product(UNREADABLE, ["--truncate", "--salvage", "--reindex"], [["d"], ["d/retained-0"]]), 8, whole=not QUICK
     ),
 )
 def test_the_id_comes_from_the_metadata_log(
@@ -67,6 +67,7 @@ def test_the_id_comes_from_the_metadata_log(
     assert "metadata/" not in changing.inside("verify", "d").text
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("name", UNREADABLE)
 @pytest.mark.parametrize("strategy", ["--truncate", "--salvage"])
 def test_without_the_id_nobody_starts_the_broker(changing: Any, leader: Path, name: str, strategy: str) -> None:

@@ -62,6 +62,7 @@ def compare(path: Path, tables: Iterable[TableName] = TABLES) -> int:
     return engine.tasks
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("path", sampled(SEVERAL, 6), ids=lambda path: str(path.relative_to(FIXTURES)))
 def test_logs_of_brokers(path: Path) -> None:
     logs = len(list(path.glob("*.log")))

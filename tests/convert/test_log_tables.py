@@ -67,6 +67,7 @@ def compare_batches(path: Path) -> None:
     assert rows == dumped(path)
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("path", SAMPLE, ids=lambda path: str(path.relative_to(FIXTURES)))
 def test_batches_are_those_of_dump(path: Path) -> None:
     compare_batches(path)
@@ -155,6 +156,7 @@ def test_producers_wrote_what_stat_says() -> None:
     assert {tuple(row[name] for name in names) for row in read(path, "producers")} == wanted
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("path", TRANSACTIONAL, ids=lambda path: str(path.relative_to(FIXTURES)))
 def test_transactions_are_those_that_stat_counts(path: Path) -> None:
     (item,) = (each for each in kdump.stat_logs(kdump.discover(path)) if isinstance(each, kdump.PartitionStatistics))
@@ -262,6 +264,7 @@ def test_groups_are_the_rows_of_stat() -> None:
     assert list(shown.values()) == ["deleted", "Dead", 0, 5, 3, None]
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("table", [table for table in get_args(TableName) if table != "groups"])
 def test_the_rows_of_a_partition_do_not_depend_on_the_others(table: TableName) -> None:
     for name in ("follower", "crash", "log-directory", "v2-transactions-0.11.0.3"):

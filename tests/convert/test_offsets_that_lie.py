@@ -94,6 +94,7 @@ def left_out(findings: list[Finding]) -> list[Finding]:
     return [each for each in findings if each.length and each.code in ("offset/backwards", "offset/range")]
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("copies", [1, 2])
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", LIES)

@@ -53,6 +53,7 @@ def rows_of(results: list[Any]) -> int:
 # ---- bytes
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("segment_mib", [3, 100])
 @pytest.mark.parametrize(("transaction", "until_stable"), [(0, False), (5, False), (0, True), (5, True)])
 def test_what_is_new_is_fetched_once(
@@ -89,6 +90,7 @@ def test_other_isolations_need_no_outcomes(store: str, tmp_path: Path) -> None:
         assert Unsteady.calls["bytes"] <= 1.02 * size
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("index", [b"", bytes(800), struct.pack(">ii", 1, 77) * 3, b"\xff" * 80])
 def test_a_bad_index_costs_bytes_alone(store: str, tmp_path: Path, index: bytes) -> None:
     batches = log(8)
@@ -240,6 +242,7 @@ def resealed(data: bytes) -> bytes:
     return build.reseal(bytes(changed), at)
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("transaction", [0, 5])
@@ -261,6 +264,7 @@ def test_a_log_that_has_changed_is_refused(
     assert any("--rewrite" in each for each in told), told
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("which", [0, -1])
 @pytest.mark.parametrize("transaction", [0, 5])
 def test_a_file_that_lost_a_batch_is_read_again(store: str, tmp_path: Path, transaction: int, which: int) -> None:

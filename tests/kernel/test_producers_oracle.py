@@ -160,6 +160,7 @@ def test_a_scan_comes_back_when_there_are_many_events() -> None:
     same(kernel, plain)
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in FIXTURES.glob("*/case.toml")))
 def test_broker_made(name: str) -> None:
     for directory in sorted({path.parent for path in (FIXTURES / name).rglob("*.log")}):

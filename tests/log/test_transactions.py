@@ -67,6 +67,7 @@ def check(fold: Transactions, steps: list[plain.Step], *, gaps: bool) -> None:
             assert found == ("undecided" if outcome == "open" else outcome)
 
 
+@pytest.mark.daily(4)
 @pytest.mark.laws
 @pytest.mark.parametrize("seed", range(examples(300)))
 @pytest.mark.parametrize("gaps", [True, False])

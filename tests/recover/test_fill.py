@@ -129,6 +129,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("what", DAMAGES)
 def test_a_copy_gets_back_what_it_lost(what: str, tmp_path: Path) -> None:
     target, other = (written(tmp_path / name, batches(14)) for name in ("a", "b"))

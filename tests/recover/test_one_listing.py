@@ -73,6 +73,7 @@ def planned(path: Path, options: RecoverOptions, engine: Engine | None = None) -
     return plans
 
 
+@pytest.mark.daily(2)
 @pytest.mark.laws
 @pytest.mark.parametrize(
     ("engine", "given", "strategy", "rebuild_all"),
@@ -108,6 +109,7 @@ def test_a_segment_alone_needs_a_second_listing_for_names(
     assert listings()["logs/transfers-0"] == 2
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("strategy", [TRUNCATE, SALVAGE])
 @pytest.mark.parametrize("given", ["transfers-0", f"transfers-0/{OLDER}", f"transfers-0/{ACTIVE}", ".", ".."])
 def test_a_file_that_changes_while_it_is_verified_has_another_stamp_than_the_plan(

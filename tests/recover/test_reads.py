@@ -214,6 +214,7 @@ def fill_with_transactions(directory: Path, *, byte: int = 100, value: int | Non
     return path.stat().st_size
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(("run", "most"), [(verify, 1.6), (preview, 2.0), (truncate, 3.0), (salvage, 4.0)], ids=_name)
 def test_a_damaged_log_with_transactions_is_read_as_often(
     tmp_path: Path, run: Callable[[str], None], most: float
@@ -310,6 +311,7 @@ def test_a_plan_about_a_wrong_header_takes_what_the_scan_showed(
     assert (read_bytes() - before) / size <= most
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(("run", "most"), [(check, 1.1), (plan_only, 1.1)], ids=_name)
 @pytest.mark.parametrize("kind", ["16 records", "one record", "transactions"])
 def test_a_batch_with_an_unknown_magic_is_read_once(

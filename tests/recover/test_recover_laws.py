@@ -87,7 +87,7 @@ def wrong(findings: tuple[Finding, ...] | list[Finding]) -> set[tuple[str, str]]
 
 @pytest.mark.laws
 @pytest.mark.parametrize(
-    ("name", "how"), of_the_day(product(["none", *damage_partition.DAMAGES], HOW), 4, whole=not QUICK)
+    ("name", "how"), of_the_day(product(["none", *damage_partition.DAMAGES], HOW), 8, whole=not QUICK)
 )
 def test_what_a_recovery_leaves(name: str, how: str, tmp_path: Path) -> None:
     options = HOW[how]

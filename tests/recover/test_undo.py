@@ -318,6 +318,7 @@ def test_the_same_bytes_written_again_are_no_change(tmp_path: Path) -> None:
     assert tree(directory) == before
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(("name", "change"), CHANGES)
 def test_with_force_the_present_state_is_kept(tmp_path: Path, name: str, change: Callable[[Path], None]) -> None:
     directory, before = applied("truncate", tmp_path)
@@ -367,6 +368,7 @@ def test_a_promoted_log_that_grew_is_cut_back(tmp_path: Path) -> None:
     assert tree(directory) == before
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("kept", [f"old/{C}.log", f"old/{B}.index", f"cut/{B}.log", "old/leader-epoch-checkpoint"])
 @pytest.mark.parametrize("change", [Path.unlink, append, rewrite])
 def test_what_was_kept_is_gone(tmp_path: Path, kept: str, change: Callable[[Path], None]) -> None:

@@ -258,6 +258,7 @@ def is_that_of_a_full_reading(log: LogOnDisk, options: FingerprintOptions, chang
         known = list(found.shares)
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(
     "change",
     [

@@ -118,6 +118,7 @@ def triple(rng: random.Random, tmp_path: Path, logs: Sequence[str] = LOGS) -> tu
     return source, [damaged_copy(source, tmp_path / broker / "t-0", rng) for broker in ("a", "b", "c")]
 
 
+@pytest.mark.daily(3)
 @pytest.mark.laws
 @pytest.mark.parametrize("number", range(TRIPLES))
 def test_damaged_triples(number: int, tmp_path: Path) -> None:

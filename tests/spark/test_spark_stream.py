@@ -443,6 +443,7 @@ def test_a_segment_that_is_replaced_between_planning_and_reading_is_not_lost(
     assert [row[3] for row in query.batch(before=hide) or ()] == [b"a", b"b", b"c"]
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_nothing_is_missing_and_nothing_comes_twice(seed: int, tmp_path: Path) -> None:
     """Appends, rolls, truncation above the high watermark, retention of what was read, and restarts."""

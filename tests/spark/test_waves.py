@@ -339,6 +339,7 @@ def engine(rng: random.Random) -> SparkEngine:
     return SparkEngine(InlineBackend(rng.randrange(2, 5)))
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(
     "name", ["segments", "transactions", "compacted", "crash", "killed", "log-directory", "v0-segments-0.8.2.2"]
 )

@@ -460,6 +460,7 @@ def test_indexes_of_other_options_are_rebuilt(tmp_path: Path, options: dict[str,
     assert walks == [built.base_offset] * (1 if fits else 2)
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("spare", range(-1, 30))
 def test_an_index_that_is_nearly_full(tmp_path: Path, spare: int) -> None:
     built = small(tmp_path / "t-0")

@@ -176,6 +176,7 @@ def test_what_is_missing_in_a_segment_of_a_compacted_topic_is_no_warning(tmp_pat
         assert [each.severity for each in report.findings if each.code == "offset/gap"] == [expected]
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("name", EVIDENCE)
 def test_a_conversion_and_a_recovery_say_the_same(name: str, tmp_path: Path) -> None:
     add, expected = EVIDENCE[name]

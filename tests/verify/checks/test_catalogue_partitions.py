@@ -559,6 +559,7 @@ def test_code_stays_quiet(tmp_path: Path, code: str) -> None:
     assert shown.errors == []
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("code", CASES)
 def test_a_file_without_its_directory_has_no_broker(tmp_path: Path, code: str) -> None:
     directory = write(tmp_path / "d", CASES[code].fires)
