@@ -1,6 +1,7 @@
 """Finds batches in one segment of an object store, which has no descriptors: by walks, from an index entry on."""
 
 from contextlib import suppress
+from typing import Final
 
 from kdump.errors import SourceError
 from kdump.format.index import OFFSET_ENTRY, index_extent
@@ -9,8 +10,12 @@ from kdump.log.batch_location import BatchLocation, NoBatch, OffsetAndTimestamp
 from kdump.log.segment_file import SegmentCache
 from kdump.log.segment_reader import SegmentReader
 from kdump.storage.file_store import open_source
-from kdump.storage.source import MAX_COMPANION_BYTES, InputFile, Source, SourceRange, read_whole, reader_of
+from kdump.storage.source import MAX_COMPANION_BYTES, InputFile, Source, SourceRange, reader_of
 from kdump.storage.walk import BatchChunk, Walk
+
+_FIRST_BYTES: Final = 256 << 10
+"""The entries of 128 MiB of log, where a broker has the usual settings."""
+_STEP_FACTOR: Final = 8
 
 
 class StoreSegmentReader(SegmentReader):
@@ -77,7 +82,20 @@ class StoreSegmentReader(SegmentReader):
             self._entries = b""
             if self.path.endswith(segment_file_name(self.base_offset, ".log")):
                 with suppress(SourceError), open_source(f"{self.path.removesuffix('.log')}.index") as source:
-                    data = read_whole(source, MAX_COMPANION_BYTES)
-                    read = lambda position, count: data[position : position + count]  # noqa: E731
-                    self._entries = data[: index_extent(read, len(data), OFFSET_ENTRY.size).entries]
+                    self._entries = _entries_of(source)
         return self._entries
+
+
+def _entries_of(source: InputFile) -> bytes:
+    """The entries of an offset index, and little of the padding that a broker preallocates after them.
+
+    None of one that is too large. Raises SourceError.
+    """
+    data, step = b"", _FIRST_BYTES
+    while len(data) < source.size <= MAX_COMPANION_BYTES and (not data or any(data[-OFFSET_ENTRY.size :])):
+        more = reader_of(source)(len(data), min(step, source.size - len(data)))
+        if not more:
+            break
+        data, step = data + more, _STEP_FACTOR * step
+    read = lambda position, count: data[position : position + count]  # noqa: E731
+    return data[: index_extent(read, len(data), OFFSET_ENTRY.size).entries]
