@@ -108,20 +108,32 @@ def decide_at_once(partition: SlicedPartition, max_batch_bytes: int) -> DecidedL
     Headers cost there what all bytes cost. None where bytes are not a valid batch, where batches are not in order, and
     where a marker may be missing. Raises SourceError.
     """
-    transactions, found = Transactions(anchored=True, decided=True), list[SliceHeaders]()
+    transactions = Transactions(anchored=True, decided=True)
+    headers = replay_at_once(partition, transactions, max_batch_bytes)
+    return None if headers is None else DecidedLog(headers, transactions if transactions.seal() else None)
+
+
+def replay_at_once(
+    partition: SlicedPartition, replay: "LogReplay", max_batch_bytes: int, *, compacted: bool = False
+) -> HeaderPass | None:
+    """Replay a log of an object store, and return what its headers say, from one read of it; else None.
+
+    None as decide_at_once: then what was replayed is of no use. `compacted`: offsets that are missing hold no marker.
+    Raises SourceError.
+    """
+    found: list[SliceHeaders] = []
     for number, each in enumerate(partition.slices):
         if each.log.kind is not Kind.LOG or not is_url(each.log.path):
             return None
-        transactions.begin(number)
-        headers = replay_in_order(each, transactions.add, max_batch_bytes)
+        replay.begin(number)
+        headers = replay_in_order(each, replay.add, max_batch_bytes)
         if headers is None:
             return None
         found.append(headers)
     joined = joined_headers(zip(partition.slices, found, strict=True))
-    is_whole = joined.is_continuous or is_compacted(partition.copy, shown=any(each.state.compacted for each in found))
-    if not joined.is_ordered or (joined.transactional and not is_whole):
-        return None
-    return DecidedLog(joined, transactions if transactions.seal() else None)
+    shown = any(each.state.compacted for each in found)
+    is_whole = compacted or joined.is_continuous or is_compacted(partition.copy, shown=shown)
+    return None if not joined.is_ordered or (joined.transactional and not is_whole) else joined
 
 
 def read_transactions(

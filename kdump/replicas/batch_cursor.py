@@ -12,7 +12,7 @@ from kdump.kernel.records import RECORD_COLUMNS
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.kernel.transactions import COMMITTED, OPEN, UNDECIDED, Transactions
 from kdump.log.header_pass import read_headers
-from kdump.log.isolation import replay_log
+from kdump.log.isolation import replay_at_once, replay_log
 from kdump.log.log_slice import LogSlice, SlicedPartition, walk_of_slice
 from kdump.named_tuple import NamedTuple
 from kdump.replicas.log_survey import LogSurvey, firsts_and_lasts
@@ -79,6 +79,12 @@ def read_outcomes(
     """
     partition, replay = survey.partition, new_replay()
     log = SlicedPartition(partition.path, partition.topic_partition, tuple(slices), copy=partition)
+    headers = replay_at_once(log, replay, max_batch_bytes, compacted=compacted)
+    if headers is not None and headers.transactional:
+        return Outcomes(replay)
+    replay = new_replay()
+    if headers is not None:
+        return Outcomes(replay)
     if compacted:
         log = log._replace(headers=read_headers(slices)._replace(is_continuous=True))
     for _ in replay_log(log, replay, max_batch_bytes):

@@ -38,7 +38,7 @@ from kdump.replicas.fingerprint.sketch_pair import SketchedCopy, compare_sketche
 from kdump.replicas.log_survey import LogSurvey, survey_log
 from kdump.storage.copies import by_directory, grouped_by_id, topic_id_of
 from kdump.storage.discovery import discover
-from kdump.storage.file_store import directory_above, exists, parent_of, store_of
+from kdump.storage.file_store import directory_above, exists, kept_whole, parent_of, store_of
 from kdump.storage.live import LIVE_READS
 from kdump.storage.partition import MANY, LogDirectory, Partition, carried, packed, unpacked
 from kdump.storage.walk import MAX_BATCH_BYTES
@@ -350,6 +350,12 @@ def _topic_id(copy: Partition | CopyFingerprint) -> str | None:
 
 def _compare(options: CompareOptions, task: _Copies) -> PartitionComparison | SourceError:
     """Compare all pairs. Returns the error where a fingerprint cannot be read."""
+    path = next((copy.path for copy in task.copies if isinstance(copy, Partition)), "")
+    with kept_whole(path, task.size_bytes):
+        return _compare_all(options, task)
+
+
+def _compare_all(options: CompareOptions, task: _Copies) -> PartitionComparison | SourceError:
     copies = list(task.copies)
     try:
         known = [_CopySource(copy, options, task.surveys.get(copy.path)) for copy in copies] if len(copies) > 1 else []
@@ -410,7 +416,7 @@ class _CopySource:
             if as_of not in self._as_of:
                 options = self._options
                 how = FingerprintOptions(options.max_batch_bytes, options.most_keys, options.hash_key or NO_KEY)
-                self._as_of[as_of] = sketch_copy(self.copy, how, as_of)
+                self._as_of[as_of] = sketch_copy(self.copy, how, as_of, known=self._survey)
             found = self._as_of[as_of]
         return SketchedCopy(path, found)
 

@@ -71,6 +71,15 @@ MARKERS_AHEAD_BYTES: Final = 64 << 20
 """What is kept of objects that are read for markers of transactions before they are read for records."""
 
 
+def kept_whole(path: str, size_bytes: int) -> AbstractContextManager[None]:
+    """Keep what is read of an object store in the meantime, where logs of so many bytes fit: they are read again."""
+    if not is_url(path) or size_bytes > MARKERS_AHEAD_BYTES:
+        return nullcontext()
+    from kdump.storage.object_store import object_store  # likewise
+
+    return object_store().keep(MARKERS_AHEAD_BYTES)
+
+
 def keep_more(path: str) -> None:
     """Keep MARKERS_AHEAD_BYTES from now on, where what is read of an object store is kept."""
     if is_url(path):

@@ -111,15 +111,22 @@ class AsOf(NamedTuple):
 
 
 def sketch_copy(
-    partition: Partition, options: FingerprintOptions, as_of: AsOf | None = None, *, transactional: bool = False
+    partition: Partition,
+    options: FingerprintOptions,
+    as_of: AsOf | None = None,
+    *,
+    transactional: bool = False,
+    known: LogSurvey | None = None,
 ) -> CopySketch:
     """What a fingerprint says of a copy. Where a file vanishes meanwhile, discovers it again.
 
-    `transactional`: the log is known to have transactions.
+    `transactional`: the log is known to have transactions. `known`: its survey, where a part of it is looked at.
     """
     for _ in range(LIVE_READS):
         if as_of is None:
             survey, feed = _surveyed(partition, options, transactional=transactional)
+        elif known is not None:
+            survey, feed, known = known, None, None
         else:
             survey, feed = _only_surveyed(partition, options)
         try:
