@@ -16,7 +16,7 @@ from kdump.format.naming import Kind
 from kdump.storage.partition import LogFile
 from kdump.storage.walk import MAX_BATCH_BYTES
 from support.damage import NotApplicable, damage
-from support.laws import examples, sampled
+from support.laws import QUICK, examples, sampled
 from support.misplaced_blocks import made_log
 from support.transactions_in import transactions_in
 
@@ -67,7 +67,7 @@ def test_the_rows_from_pieces_of_segments_are_those_of_one_reader(tmp_path: Path
             assert found.to_pylist() == expected.to_pylist(), (seed, table)
             assert list(map(str, more)) == list(map(str, errors))
             cut += engine.tasks > 3
-    assert cut > 10
+    assert QUICK or cut > 10
 
 
 def test_the_parts_of_a_segment_have_the_batches_of_the_whole(tmp_path: Path) -> None:
