@@ -29,6 +29,8 @@ from kdump.verify.findings import finding_fields
 from support import build
 from support.damage import NotApplicable, damage
 from support.laws import examples
+from support.object_stores import Unsteady, unsteady_store
+from support.store_logs import MIB, log, put
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 LOGS = sorted(path for path in FIXTURES.rglob("*.log") if path.is_file())
@@ -319,3 +321,13 @@ def test_directories_that_were_set_aside_are_read_where_they_are_named(tmp_path:
     shutil.copytree(source, tmp_path / source.name)
     assert {Path(row["path"]).parent for row in read(tmp_path, "batches")} == {tmp_path / source.name}
     assert {Path(row["path"]).parent for row in read(aside, "batches")} == {aside}
+
+
+@pytest.mark.parametrize("table", get_args(TableName))
+def test_a_small_log_of_a_store_is_fetched_once(table: TableName) -> None:
+    with unsteady_store() as store:
+        size = put("t-0", log(10, transaction=5), 3 * MIB) + put("u-0", log(5, transaction=9), 3 * MIB)
+        Unsteady.calls.clear()
+        found = kdump.table_reader([f"{store}/t-0", f"{store}/u-0"], table).read_all()
+        assert found.num_rows or table in ("findings", "groups", "comparisons")
+        assert Unsteady.calls["bytes"] <= 1.02 * size

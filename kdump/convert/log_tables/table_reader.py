@@ -34,7 +34,7 @@ from kdump.stat.sums import LogDirectoryStatistics
 from kdump.stat.values import PartitionStatistics, StatOptions
 from kdump.storage.copies import is_one_file, is_snapshot, no_topic_partition
 from kdump.storage.discovery import Found, Paths, discover, discover_whole
-from kdump.storage.file_store import absolute, is_directory
+from kdump.storage.file_store import absolute, is_directory, kept_whole
 from kdump.storage.partition import LogDirectory, LogFile, Partition
 from kdump.storage.walk import MAX_BATCH_BYTES
 from kdump.verify.findings import Finding, finding_fields
@@ -227,13 +227,14 @@ class _Tables:
 
     def _ordered(self, found: Iterable[Found]) -> Iterator[SlicedPartition]:
         for each in self._partitions(found):
-            try:
-                log = ordered_log(whole_log(each), self._max_batch_bytes)
-                for damaged in log.skipped:
-                    self._on_damage(damaged)
-                yield log.partition
-            except SourceError as error:
-                self._fail(error)
+            with kept_whole(each.path, sum(segment.log.size for segment in each.segments)):
+                try:
+                    log = ordered_log(whole_log(each), self._max_batch_bytes)
+                    for damaged in log.skipped:
+                        self._on_damage(damaged)
+                    yield log.partition
+                except SourceError as error:
+                    self._fail(error)
 
     def _batches(self, found: Iterable[Found]) -> Iterator[pa.RecordBatch]:
         for each in self._partitions(found):
