@@ -76,7 +76,10 @@ class LastRecords:
         """Note rows, from number `at` on up to number `count`; returns the number of the first without room."""
 
     def fill_part(self, part: Buffer, at: int) -> int:
-        """Note what KeyParts gave, from number `at` on; returns the number of the first without room."""
+        """Note what KeyParts or `packed` gave, from number `at` on; returns the number of the first without room."""
+
+    def packed(self) -> bytes:
+        """What it has, 32 bytes a key."""
 
     def split(self) -> tuple[int, int]:
         """Drop half of the keys. Returns bits and prefix of that half."""

@@ -478,6 +478,9 @@ cdef class LastRecords:
             PyBuffer_Release(&view)
         return at
 
+    def packed(self):
+        return (<const char *> self._table.rows)[:self._table.count * LAST_WIDTH * 8]
+
     def split(self):
         cdef int64_t i, kept = 0
         cdef int64_t *row

@@ -41,7 +41,8 @@ KAFKA_07: Final = "kafka-0.7"
 class SegmentFacts(NamedTuple):
     """What a survey has of a segment of which every byte is a valid batch in order: [first_offset, end_offset).
 
-    Of one that was read by now also its `producers`; None of one that has no transactions.
+    Of one that was read by now also its `producers`; None of one that has no transactions. `reach`: below this offset a
+    log cleaner has been there.
     """
 
     first_offset: int
@@ -49,6 +50,7 @@ class SegmentFacts(NamedTuple):
     size_bytes: int
     epochs: tuple[EpochRun, ...]
     producers: "ProducerFacts | None" = None
+    reach: int = 0
 
 
 class ProducerFacts(NamedTuple):
@@ -217,20 +219,26 @@ def survey_log(
 class RangeSurvey(NamedTuple):
     """What the batches of a range of a log file are: [first_offset, end_offset), both None where there are none.
 
-    `is_plain`: there is nothing else between them, offsets rise, and no log cleaner was there. `has_tail`: bytes that
-    are no whole batch follow them up to the end of the file.
+    `reach`: below this offset a log cleaner has been there. `is_plain`: there is nothing else between them, and offsets
+    rise. `has_tail`: bytes that are no whole batch follow them up to the end of the file.
     """
 
     first_offset: int | None
     end_offset: int
     epochs: tuple[EpochRun, ...]
     transactional: bool
+    reach: int
     is_plain: bool
     has_tail: bool
 
 
 def survey_range(
-    part: LogSlice, start_offset: int, max_batch_bytes: int, watch: Watch, fold: ProducerFold, taker: BatchSketcher
+    part: LogSlice,
+    start_offset: int,
+    max_batch_bytes: int,
+    watch: Watch,
+    fold: ProducerFold | None,
+    taker: BatchSketcher | None,
 ) -> RangeSurvey:
     """Read the batches that begin in a range of a log file, which need not begin with one. Raises SourceError.
 
@@ -240,7 +248,8 @@ def survey_range(
     survey.begin(part.log)
     survey.read_range(0, part, fold, max_batch_bytes)
     return RangeSurvey(
-        *(survey.first_offset, survey.end_offset, tuple(survey.epochs), survey.transactional),
+        *(survey.first_offset, survey.end_offset, tuple(survey.epochs)),
+        *(survey.transactional, survey.reach),
         is_plain=survey.is_plain,
         has_tail=survey.has_tail,
     )
@@ -278,9 +287,9 @@ class _Survey:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it read batches alone, but for a tail, whose offsets rise, and that no log cleaner went over."""
+        """Whether it read batches alone, but for a tail, and their offsets rise."""
         is_whole = not self.damage and (self.has_tail or not self._is_damaged)
-        return is_whole and not (self.is_disordered or self.reach or self.dropped_epochs)
+        return is_whole and not (self.is_disordered or self.dropped_epochs)
 
     def recall(self, number: int, log: LogFile, facts: SegmentFacts, after: int | None) -> None:
         """Take what is known of a file; the next one has base offset `after`."""
@@ -291,6 +300,7 @@ class _Survey:
             self.transactional = self.transactional or facts.producers.transactional
             if fold is not None:
                 fold.recall(facts.producers)
+        self.reach = facts.reach or self.reach
         is_ordered = facts.first_offset >= self.end_offset
         self._join(facts.first_offset, facts.end_offset, facts.epochs, is_ordered=is_ordered)
         self.end_position = number, facts.size_bytes

@@ -149,7 +149,7 @@ def _sketch(
     if feed is not None and feed.is_unreadable:
         return _unread(survey, RECORDS)
     try:
-        return _CopyPass(survey, feed, options, as_of).result()
+        return CopyPass(survey, feed, options, as_of).result()
     except UnreadableRecordsError:
         return _unread(survey, RECORDS)
 
@@ -407,7 +407,7 @@ class RecordFeed:
             self.keys.fill(hasher)
 
 
-class _CopyPass:
+class CopyPass:
     """What a fingerprint has of a copy, from what a survey of it fed or in one more pass over it."""
 
     def __init__(
@@ -458,9 +458,9 @@ class _CopyPass:
 
     def _with_sums(self, copy: CopySketch, feed: RecordFeed) -> CopySketch:
         copy = with_sums(copy, feed.records)
-        return copy if feed.keys is None else self._with_state(copy, feed.keys, feed.records.undecided)
+        return copy if feed.keys is None else self.with_state(copy, feed.keys, feed.records.undecided)
 
-    def _with_state(self, copy: CopySketch, table: KeyTable, undecided: int) -> CopySketch:
+    def with_state(self, copy: CopySketch, table: KeyTable, undecided: int) -> CopySketch:
         """With the last records of all keys."""
         bits = min(_STATE_BITS, max(4, copy.keyed.bit_length()))
         state, later = RecordSketch(self._start, b"", blocks=1, bits=bits, of_keys=True), self._later()

@@ -15,7 +15,14 @@ from kdump.replicas.fingerprint.fingerprint_format import CopySketch, fitted
 from kdump.replicas.fingerprint.range_sketch import RangeSketch, SegmentSketch, sketch_range, whole_segment
 from kdump.replicas.fingerprint.segment_shares import Share
 from kdump.replicas.fingerprint.share_file import CopyName, SharePlace, load_shares, section_of_shares
-from kdump.replicas.fingerprint.share_sketch import SegmentToRead, segments_to_read, sketch_with_shares
+from kdump.replicas.fingerprint.share_sketch import (
+    Fresh,
+    SegmentToRead,
+    all_segments,
+    segments_to_read,
+    sketch_with_shares,
+    sketch_with_states,
+)
 from kdump.storage.file_store import directory_above
 from kdump.storage.partition import Partition
 from kdump.storage.ranges import RangeSizes, SegmentRange, cut_into_ranges
@@ -24,6 +31,8 @@ _SMALL_BYTES: Final = 32 << 20
 """The largest copy that is not cut into ranges."""
 _RANGE_SIZES: Final = RangeSizes(32 << 20, 256 << 20)
 """To begin a range and to join what it has takes as long as to read 10 MiB."""
+_STATE_RANGE_SIZES: Final = RangeSizes(16 << 20, 64 << 20)
+"""The last records of the keys of each come with it."""
 _PROBE_BYTES: Final = 1 << 20
 _COPIES: Final = 4
 """A copy is large where so many for each slot have fewer bytes than it and all after it: else all slots have enough."""
@@ -65,6 +74,7 @@ class _RangeTask(NamedTuple):
     part: SegmentRange
     start_offset: int
     read_ms: int
+    with_state: bool
 
     @property
     def size_bytes(self) -> int:
@@ -101,18 +111,17 @@ def _works(
         copy = None
         if slots > 1 and task.as_of is None and task.size_bytes > max(_SMALL_BYTES, enough_bytes):
             copy = _LargeCopy(task, options, slots, later_bytes)
-        if copy is None or not copy.is_plain():
+        if copy is None or not copy.segments:
             yield task
-            continue
-        large[number] = copy
-        for segment, part in copy.ranges():
-            yield _RangeTask(number, segment.number, part, segment.start_offset, copy.begun_ns // 1_000_000)
+        else:
+            large[number] = copy
+            yield from copy.ranges(number)
 
 
 def _work(options: FingerprintOptions, work: CopyTask | _RangeTask) -> TakenCopy | RangeSketch | None:
     if isinstance(work, CopyTask):
         return _take(options, work)
-    return sketch_range(work.part, work.start_offset, options, work.read_ms)
+    return sketch_range(work.part, work.start_offset, options, work.read_ms, with_state=work.with_state)
 
 
 class _Known(NamedTuple):
@@ -155,41 +164,50 @@ def _finished(task: CopyTask, found: TakenCopy) -> TakenCopy:
 
 
 class _LargeCopy:
-    """A copy of which several processes read ranges."""
+    """A copy of which several processes read ranges of `segments`; these are none where it is to be read as a whole."""
 
     def __init__(self, task: CopyTask, options: FingerprintOptions, slots: int, later_bytes: int) -> None:
         self.task, self._options = task, options
         self._known = _known(options, task)
-        self.begun_ns = time.time_ns()
+        self._begun_ns = time.time_ns()
         self._bases = frozenset(each.log.base_offset or 0 for each in task.copy.segments)
-        self._segments = segments_to_read(task.copy, options, self._known.shares, self.begun_ns)
+        self.segments, self._with_state = self._to_read()
         self._parts = dict[int, list[SegmentRange]]()  # by the number of the segment
-        bytes_after = later_bytes + sum(each.segment.log.size for each in self._segments)
-        for number, segment, _ in self._segments:
+        bytes_after = later_bytes + sum(each.segment.log.size for each in self.segments)
+        sizes = _STATE_RANGE_SIZES if self._with_state else _RANGE_SIZES
+        for number, segment, _ in self.segments:
             bytes_after -= segment.log.size
-            self._parts[number] = list(cut_into_ranges(segment, slots, bytes_after, _RANGE_SIZES))
+            self._parts[number] = list(cut_into_ranges(segment, slots, bytes_after, sizes))
         self._sent, self._is_taken = 0, False  # the ranges whose results were not taken
 
-    def is_plain(self) -> bool:
-        """Whether the log can be read range by range, as its begin shows. A log cleaner leaves gaps from there on."""
-        if not self._segments:
-            return False
-        _, segment, start_offset = self._segments[0]
-        return sketch_range(SegmentRange(segment, 0, _PROBE_BYTES), start_offset, self._options, 0) is not None
+    def _to_read(self) -> tuple[Sequence[SegmentToRead], bool]:
+        """The segments of which ranges are read, and whether with the last records of keys.
 
-    def ranges(self) -> Iterator[tuple[SegmentToRead, SegmentRange]]:
-        """The ranges to read, until it turns out that others are of no use."""
-        for each in self._segments:
+        A log cleaner leaves gaps from the begin of a log on, so that its first bytes show it.
+        """
+        several = segments_to_read(self.task.copy, self._options, self._known.shares, self._begun_ns)
+        if several and self._probe(several[0], with_state=False):
+            return several, False
+        several = all_segments(self.task.copy)
+        return (several, True) if several and self._probe(several[0], with_state=True) else ((), False)
+
+    def _probe(self, first: SegmentToRead, *, with_state: bool) -> bool:
+        part = SegmentRange(first.segment, 0, _PROBE_BYTES)
+        return sketch_range(part, first.start_offset, self._options, 0, with_state=with_state) is not None
+
+    def ranges(self, copy: int) -> Iterator[_RangeTask]:
+        """The tasks of the copy with this number, until it turns out that others are of no use."""
+        how = self._begun_ns // 1_000_000, self._with_state
+        for each in self.segments:
             for part in self._parts[each.number]:
                 if self._is_taken:
                     return
                 self._sent += 1
-                yield each, part
+                yield _RangeTask(copy, each.number, part, each.start_offset, *how)
 
     def take(self, first: RangeSketch | None, results: Iterator[tuple[Any, Any]]) -> TakenCopy:
         """What a fingerprint says of it, from the results of its ranges. Reads here what is more than batches."""
         sketches = chain([first], (result for _, result in results))
-
         planned = iter(self._parts.items())
 
         def fresh(number: int) -> SegmentSketch | None:
@@ -201,9 +219,17 @@ class _LargeCopy:
                     return whole_segment(read, self._bases, is_last=is_last)
             return None
 
-        found = _take_with_shares(self._options, self.task, self._known, now_ns=lambda: self.begun_ns, fresh=fresh)
+        found = self._take(fresh)
         self._is_taken = True
         while self._sent > 0:
             next(sketches)
             self._sent -= 1
-        return found
+        return _take(self._options, self.task) if found is None else found
+
+    def _take(self, fresh: Fresh) -> TakenCopy | None:
+        if not self._with_state:
+            how: dict[str, Any] = {"now_ns": lambda: self._begun_ns, "fresh": fresh}
+            return _take_with_shares(self._options, self.task, self._known, **how)
+        sketch = sketch_with_states(self.task.copy, self._options, fresh)
+        found = None if sketch is None else TakenCopy(sketch, is_read_whole=self.task.remembers)
+        return None if found is None else _finished(self.task, found)

@@ -46,6 +46,25 @@ class KeyTable:
             if full >= 0:
                 self._write(full)
 
+    def fill_last(self, packed: bytes) -> None:
+        """Note the last records of keys that LastRecords packed: they come after all before."""
+        at = 0
+        if self._file is None:
+            at = self._last.fill_part(packed, 0) * _ROW_BYTES
+            if at == len(packed):
+                return
+            self._begin_file()
+        rest = LastRecords(len(packed) // _ROW_BYTES)
+        rest.fill_part(packed[at:], 0)
+        self._add_last(rest)
+
+    def _add_last(self, last: LastRecords) -> None:
+        at = 0
+        while at < len(last):
+            at, full = self._parts.add_last(last, at)
+            if full >= 0:
+                self._write(full)
+
     def _begin_file(self) -> None:
         import tempfile  # which takes longer to import than all else here
 
@@ -53,11 +72,7 @@ class KeyTable:
             self._file = tempfile.TemporaryFile(prefix="kdump-", buffering=0)  # noqa: SIM115
         except OSError as error:
             raise SourceError(f"{tempfile.gettempdir()}: {reason(error)}") from None
-        at = 0
-        while at < len(self._last):
-            at, full = self._parts.add_last(self._last, at)
-            if full >= 0:
-                self._write(full)
+        self._add_last(self._last)
 
     def _write(self, part: int) -> None:
         data = self._parts.take(part)

@@ -25,6 +25,7 @@ _FINER_INTERVALS: Final = 2
 _FINER_BLOCKS: Final = 1
 _CUT: Final = struct.Struct("<qqQQ")
 _HASHES: Final = 1 << 128
+_ALL_OFFSETS: Final = 62
 _NO_CELLS: Final = bytes((HASH_TABLES << RECORD_BITS) * CELL_BYTES)
 
 
@@ -161,15 +162,18 @@ def _last_cut(share: Share) -> tuple[int, int, int]:
 class JoinedShares:
     """The sums of a log of which these are the shares, in the order of their offsets; as RecordSketch has them.
 
-    `marks` is added to the tables: what became of records that are not committed.
+    `marks` is added to the tables: what became of records that are not committed. `has_blocks`: the tables are those of
+    blocks of offsets, and not of all.
     """
 
     undecided = 0
 
     def __init__(
-        self, start: int, borders: Iterable[int], shares: Sequence[Share], marks: RecordSketch | None = None
-    ) -> None:
+        self, start: int, borders: Iterable[int], shares: Sequence[Share], marks: RecordSketch | None = None,
+        *, has_blocks: bool = True,
+    ) -> None:  # fmt: skip
         self._start, self._borders, self._shares, self._marks = start, tuple(borders), shares, marks
+        self._has_blocks = has_blocks
         self.keyed = sum(each.keyed for each in shares)
         self.unkeyed = sum(each.unkeyed for each in shares)
 
@@ -206,7 +210,7 @@ class JoinedShares:
 
     def cells(self, stop: int) -> tuple[int, bytes]:
         """Of how many bits the offsets of a block are, and the cells of all blocks. Raises ForgottenError."""
-        block_bits = lowest_shift(OffsetRange(self._start, stop), BLOCKS)
+        block_bits = lowest_shift(OffsetRange(self._start, stop), BLOCKS) if self._has_blocks else _ALL_OFFSETS
         numbers = range(self._start >> block_bits, ((stop - 1) >> block_bits) + 1)
         tables = dict.fromkeys(numbers, _NO_CELLS)
         for share in self._shares:

@@ -8,6 +8,7 @@ import os
 import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import reduce
 from typing import Final
 
@@ -21,6 +22,7 @@ from kdump.log.ranges import OffsetRange
 from kdump.named_tuple import NamedTuple
 from kdump.replicas.fingerprint.copy_sketch import (
     MOST_OFFSET,
+    CopyPass,
     FingerprintOptions,
     RecordFeed,
     TransactionFold,
@@ -31,6 +33,7 @@ from kdump.replicas.fingerprint.copy_sketch import (
     without_records,
 )
 from kdump.replicas.fingerprint.fingerprint_format import CopySketch
+from kdump.replicas.fingerprint.key_table import KeyTable
 from kdump.replicas.fingerprint.range_sketch import MOST_EPOCHS, SegmentSketch
 from kdump.replicas.fingerprint.segment_shares import (
     ForgottenError,
@@ -106,6 +109,35 @@ def _share_start(partition: Partition, options: FingerprintOptions) -> int | Non
     return None if has_none else start
 
 
+def sketch_with_states(partition: Partition, options: FingerprintOptions, fresh: Fresh) -> CopySketch | None:
+    """As sketch_copy, of a copy that a log cleaner goes over, whose segments were read with the last records of keys.
+
+    None where one was not, or what was read is not enough: it has transactions, or no log cleaner goes over it.
+    """
+    start, shares, keys = start_of(partition), list[Share](), KeyTable(options.most_keys)
+
+    def begin(number: int, _end_offset: int) -> SegmentFacts:
+        read = fresh(number)
+        if read is None:
+            raise _WholeError
+        for packed in read.states:
+            keys.fill_last(packed)
+        shares[:] = [reduce(lambda left, right: joined(left, right, frozenset()), [*shares, read.share])]
+        return read.facts
+
+    with closing(keys):
+        try:
+            survey = survey_log(partition, options.max_batch_bytes, known=begin)
+        except _WholeError:
+            return None
+        is_other = survey.problem is not None or survey.start_offset != start or survey.transactional
+        if is_other or not survey.compacted or not shares:
+            return None
+        records = JoinedShares(survey.start_offset, (), shares, has_blocks=False)
+        copy = with_sums(without_records(survey), records)
+        return CopyPass(survey, None, options, None).with_state(copy, keys, undecided=0)
+
+
 class SegmentToRead(NamedTuple):
     """A segment by its number, and the log start offset."""
 
@@ -119,11 +151,18 @@ def segments_to_read(
 ) -> list[SegmentToRead]:
     """The segments that sketch_with_shares reads, which can be cut into ranges; none where it needs the whole log."""
     start = _share_start(partition, options)
-    if start is None or any(each.log.kind is not Kind.LOG for each in partition.segments):
+    if start is None:
         return []
     unchanged = {number for number, _ in _Unchanged(partition, start, now_ns).of(known)}
-    several = enumerate(partition.segments)
-    return [SegmentToRead(number, each, start) for number, each in several if number not in unchanged]
+    return [each for each in all_segments(partition) if each.number not in unchanged]
+
+
+def all_segments(partition: Partition) -> list[SegmentToRead]:
+    """The segments of a log that can be cut into ranges; none where it cannot."""
+    start, segments = start_of(partition), partition.segments
+    if start is None or any(each.log.kind is not Kind.LOG or each.log.base_offset is None for each in segments):
+        return []
+    return [SegmentToRead(number, each, start) for number, each in enumerate(segments)]
 
 
 class _Unchanged:
