@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import random
+from itertools import groupby
+from operator import attrgetter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,6 +39,9 @@ def hash_of(producer_id: int) -> int:
     return z ^ z >> 31
 
 
+id_of = attrgetter("producer_id")
+
+
 def plain_sum(rows: list[ProducerRow]) -> list[ProducerRow]:
     return [
         ProducerRow(
@@ -49,8 +54,8 @@ def plain_sum(rows: list[ProducerRow]) -> list[ProducerRow]:
             sum(row.records for row in same),
             sum(row.bytes for row in same),
         )
-        for producer_id in sorted({row.producer_id for row in rows})
-        for same in [[row for row in rows if row.producer_id == producer_id]]
+        for producer_id, several in groupby(sorted(rows, key=id_of), id_of)
+        for same in [list(several)]
     ]
 
 

@@ -13,6 +13,7 @@ import random
 import struct
 import zlib
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 import cramjam
@@ -44,6 +45,7 @@ class Case(NamedTuple):
 _WORDS = [bytes(random.Random(5).choices(b"abcdefghijklmnopqrstuvwxyz", k=2 + n % 9)) for n in range(300)]
 
 
+@cache
 def text(size: int, seed: int = 0) -> bytes:
     """Text that compresses about as well as JSON does."""
     choose = random.Random(seed)
