@@ -44,7 +44,7 @@ class SegmentRange(NamedTuple):
 
 
 def cut_into_ranges(
-    segment: Segment, slots: int, later_bytes: int = 0, sizes: RangeSizes = RANGE_SIZES
+    segment: Segment, slots: int, later_bytes: int = 0, sizes: RangeSizes | None = None
 ) -> Iterator[SegmentRange]:
     """The ranges of a segment in order. One range where `slots` (the number of workers) is 1, and for KRaft snapshots
     and logs of Kafka 0.7.
@@ -52,10 +52,11 @@ def cut_into_ranges(
     `later_bytes` is the size of the segments that are still to do after this one. The less is left, the smaller the
     ranges, so that all workers finish at about the same time.
     """
+    least, most = sizes or RANGE_SIZES
     start, size = 0, segment.log.size
     while slots > 1 and segment.log.kind is Kind.LOG:
-        step = min(max((size - start + later_bytes) // (2 * slots), sizes.least), sizes.most)
-        if size - start < step + sizes.least:
+        step = min(max((size - start + later_bytes) // (2 * slots), least), most)
+        if size - start < step + least:
             break
         yield SegmentRange(segment, start, start + step)
         start += step

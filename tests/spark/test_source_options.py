@@ -32,6 +32,7 @@ from kdump.spark.source_planning import plan_ranges
 from kdump.spark.source_reader import KdumpPartition, KdumpReader, read_range
 from kdump.spark.source_schema import source_schema
 from kdump.storage.object_store import object_store
+from kdump.storage.ranges import RANGE_SIZES, RangeSizes
 from support import build
 from support.damage import DAMAGES
 from support.directories import TOPIC_ID, metadata
@@ -496,7 +497,7 @@ def test_the_batches_of_a_large_segment_are_cut(tmp_path: Path, monkeypatch: pyt
     """The rows are those of one task, of damaged copies too, and in the same order."""
     from kdump.convert.log_tables.table_reader import table_reader
 
-    monkeypatch.setattr("kdump.spark.source_tables.LEAST_BYTES", 1)
+    monkeypatch.setattr("kdump.spark.source_tables.RANGE_SIZES", RangeSizes(1, RANGE_SIZES.most))
     rng = random.Random(8)
     log = tmp_path / "t-0" / f"{0:020d}.log"
     log.parent.mkdir()

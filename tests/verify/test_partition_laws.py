@@ -18,6 +18,7 @@ from conftest import snapshot
 from kdump.engine.processes import Processes
 from kdump.engine.protocol import Serial
 from kdump.storage.discovery import discover
+from kdump.storage.ranges import RangeSizes
 from kdump.verify.catalogue import logs
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.verify import Report, VerifyOptions, verify_logs
@@ -133,7 +134,7 @@ def test_processes_change_nothing(tmp_path: Path, name: str, monkeypatch: pytest
     for number, partition in enumerate(sorted(path for path in copy.iterdir() if path.is_dir())):
         hurt(partition, random.Random(number), number % 3)
     expected = verified(copy)
-    monkeypatch.setattr("kdump.storage.ranges.RANGE_BYTES", 1500)
+    monkeypatch.setattr("kdump.storage.ranges.RANGE_SIZES", RangeSizes(500, 1500))
     equal(verified(copy, engine=Processes(2)), expected)
     monkeypatch.setattr("kdump.verify.verify.SMALL_BYTES", 3000)
     equal(verified(copy, engine=Processes(2)), expected)

@@ -16,7 +16,7 @@ from kdump.format.naming import Kind
 from kdump.kernel import crc
 from kdump.kernel.producers import Producers
 from kdump.storage.partition import LogFile, Segment
-from kdump.storage.ranges import LEAST_BYTES, RANGE_BYTES, SegmentRange, cut_into_ranges
+from kdump.storage.ranges import RANGE_SIZES, SegmentRange, cut_into_ranges
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import Walk
 from kdump.verify.checks import indexes
@@ -80,16 +80,16 @@ def test_the_less_is_left_the_smaller_the_pieces(size: int, slots: int, after: i
     assert built[0].start == 0
     assert built[-1].stop is None
     assert all(left.stop == right.start for left, right in pairwise(built))
-    sizes = [each.size_bytes for each in built]
-    if slots == 1 or size < 2 * LEAST_BYTES:
+    sizes, (least, most) = [each.size_bytes for each in built], RANGE_SIZES
+    if slots == 1 or size < 2 * least:
         assert sizes == [size]
         return
     assert all(left >= right for left, right in pairwise(sizes[:-1]))
-    assert all(LEAST_BYTES <= each <= RANGE_BYTES + LEAST_BYTES for each in sizes)
+    assert all(least <= each <= most + least for each in sizes)
     left = size + after
     for each in sizes:
         # No one waits for long when the others have nothing to do any more.
-        assert each <= 2 * LEAST_BYTES or each <= left // slots
+        assert each <= 2 * least or each <= left // slots
         left -= each
 
 
