@@ -11,12 +11,13 @@ from kdump.convert.damage_log import DamageLog
 from kdump.convert.options import ConvertOptions
 from kdump.convert.output_file import truncate
 from kdump.convert.preparation import PreparedPartition, PrepareOptions
+from kdump.convert.records.part_tasks import size_of_log
 from kdump.convert.records.unread_headers import headers_in_order
 from kdump.convert.single_file.part_rows import PartRows, RowConversion
 from kdump.convert.single_file.tasks import NO_OUTPUT, TablePartition
 from kdump.errors import SourceError
 from kdump.named_tuple import NamedTuple
-from kdump.storage.file_store import keep_more, kept
+from kdump.storage.file_store import kept, kept_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +54,7 @@ class SerialConversion:
             return []
         with kept(each.log.path):
             if each.log.is_assumed:
-                part = self._once(each) if self._writer is None or self._output is not None else self._checked(each)
+                part = self._once(each) if self._writer is None or self._output is not None else self._twice(each)
                 if part is not None:
                     return [part]
                 each.settle(self._how)
@@ -76,9 +77,12 @@ class SerialConversion:
             self._writer.resume(self._output.file)
         return None
 
+    def _twice(self, each: TablePartition) -> PartRows | None:
+        """The rows of a log that is read before and is what it was taken for; None where it is another one."""
+        with kept_whole(each.log.path, size_of_log(each.log)):
+            return self._checked(each)
+
     def _checked(self, each: TablePartition) -> PartRows | None:
-        """The rows of a log that was read before and is what it was taken for; None where it is another one."""
-        keep_more(each.log.path)
         try:
             headers = headers_in_order(each.log, self._options.max_batch_bytes)
         except SourceError:
