@@ -317,6 +317,20 @@ def log_of_transactions(choose: random.Random, *, shared: bool = False) -> list[
     return log
 
 
+def broker_with_transactions(broker: Path, choose: random.Random, *, shared: bool = False) -> Path:
+    """One that has such a log, of which a batch may be missing, which may be cut, and begin at a log start offset."""
+    log = log_of_transactions(choose, shared=shared)
+    if choose.random() < 0.2:
+        del log[choose.randrange(len(log))]
+    directory(broker, log, choose.randrange(1, 50))
+    if choose.random() < 0.2:
+        cut_anywhere(broker, choose)
+    if choose.random() < 0.2:
+        start = choose.randrange(int.from_bytes(log[-1][:8]) + 1)
+        (broker / "log-start-offset-checkpoint").write_bytes(build.checkpoint(f"t 0 {start}"))
+    return broker
+
+
 @pytest.mark.laws
 @pytest.mark.parametrize("shared", [False, True])
 def test_transactions_that_were_taken_for_committed_give_what_a_second_read_gives(
@@ -326,15 +340,7 @@ def test_transactions_that_were_taken_for_committed_give_what_a_second_read_give
     read_outcomes = copy_sketch.read_outcomes
     for trial in range(examples(20 if shared else 60)):
         choose = random.Random(100_000 * SEED + trial)
-        log = log_of_transactions(choose, shared=shared)
-        if choose.random() < 0.2:
-            del log[choose.randrange(len(log))]
-        broker = directory(tmp_path / str(trial), log, choose.randrange(1, 50))
-        if choose.random() < 0.2:
-            cut_anywhere(broker, choose)
-        if choose.random() < 0.2:
-            start = choose.randrange(int.from_bytes(log[-1][:8]) + 1)
-            (broker / "log-start-offset-checkpoint").write_bytes(build.checkpoint(f"t 0 {start}"))
+        broker = broker_with_transactions(tmp_path / str(trial), choose, shared=shared)
         found = list[bytes]()
         for most in (1 << 20, choose.choice([2, 10]), 0):
             with monkeypatch.context() as patched:

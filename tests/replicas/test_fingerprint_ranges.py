@@ -28,7 +28,7 @@ from kdump.replicas.fingerprint.share_file import SharePlace, read_share_index
 from kdump.storage.partition import carried
 from kdump.storage.ranges import RangeSizes, SegmentRange
 from replicas.test_compare import cleaned_log
-from replicas.test_fingerprint import cut_anywhere, directory, log_of_transactions
+from replicas.test_fingerprint import broker_with_transactions, cut_anywhere, directory
 from replicas.test_incremental_fingerprint import NAME, LogOnDisk, partition_of
 from support import build
 from support.laws import QUICK, SEED, examples
@@ -112,15 +112,7 @@ def test_ranges_of_a_log_with_transactions(
     engine = TwoSlots()
     for trial in range(examples(20 if shared else 60)):
         choose = random.Random(100_000 * SEED + trial)
-        log = log_of_transactions(choose, shared=shared)
-        if choose.random() < 0.2:
-            del log[choose.randrange(len(log))]
-        broker = directory(tmp_path / str(trial), log, choose.randrange(1, 50))
-        if choose.random() < 0.2:
-            cut_anywhere(broker, choose)
-        if choose.random() < 0.2:
-            start = choose.randrange(int.from_bytes(log[-1][:8]) + 1)
-            (broker / "log-start-offset-checkpoint").write_bytes(build.checkpoint(f"t 0 {start}"))
+        broker = broker_with_transactions(tmp_path / str(trial), choose, shared=shared)
         small_ranges(*choose.choice([(70, 100), (100, 300), (400, 5000), (5000, 50_000)]))
         options = FingerprintOptions(least_bytes=1)
         found = take(task_of(broker), options, engine)
