@@ -80,11 +80,9 @@ def read_outcomes(
     partition, replay = survey.partition, new_replay()
     log = SlicedPartition(partition.path, partition.topic_partition, tuple(slices), copy=partition)
     headers = replay_at_once(log, replay, max_batch_bytes, compacted=compacted)
-    if headers is not None and headers.transactional:
-        return Outcomes(replay)
-    replay = new_replay()
     if headers is not None:
-        return Outcomes(replay)
+        return Outcomes(replay if headers.transactional else new_replay())
+    replay = new_replay()
     if compacted:
         log = log._replace(headers=read_headers(slices)._replace(is_continuous=True))
     for _ in replay_log(log, replay, max_batch_bytes):
