@@ -6,7 +6,6 @@ import random
 import shutil
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,12 @@ from kdump.engine.protocol import Serial
 from kdump.errors import KdumpError
 from kdump.storage import file_store
 from kdump.storage.object_store import object_store
-from support import build, damage_partition
+from support import build
 from support.attempts import Attempts
 from support.laws import examples, sampled
-from support.losses import FIXTURES
 from support.object_stores import Unsteady, copy, unsteady_store
 from support.parquet_folders import manifest_of
-from support.store_logs import MIB, PARTITIONS, fetch, generate, log, put
+from support.store_logs import MIB, any_log, fetch, log, put
 
 
 @pytest.fixture
@@ -186,13 +184,7 @@ def test_a_continued_store_and_disk_give_the_same(store: str, tmp_path: Path, mo
         count = rng.choice((1, 1, 2))
         for number in range(count):
             directory = now / f"t{number}-0"
-            if rng.random() < 0.3:
-                shutil.copytree(FIXTURES / rng.choice(PARTITIONS), directory)
-            else:
-                generate(directory, rng)
-            if rng.random() < 0.3:
-                with suppress(damage_partition.NotApplicable):
-                    damage_partition.apply(rng.choice(sorted(damage_partition.DAMAGES)), directory, rng)
+            any_log(directory, rng, damaged=0.3)
         shutil.copytree(now, logs)
         for directory in sorted(logs.iterdir()):
             shorten(logs, directory, rng)

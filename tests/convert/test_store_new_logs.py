@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,9 @@ from kdump.engine.processes import Processes
 from kdump.engine.protocol import Serial
 from kdump.errors import KdumpError
 from kdump.storage.object_store import object_store
-from support import damage_partition
 from support.laws import QUICK, examples, sampled
-from support.losses import FIXTURES
 from support.object_stores import Unsteady, copy, files_below, unsteady_store
-from support.store_logs import MIB, PARTITIONS, fetch, generate, log, put
+from support.store_logs import MIB, any_log, fetch, log, put
 
 
 @pytest.fixture
@@ -78,13 +75,7 @@ def test_a_store_and_a_disk_give_the_same(store: str, tmp_path: Path, monkeypatc
         place, count = tmp_path / str(seed), rng.choice((1, 3))
         for number in range(count):
             directory = place / "logs" / f"t{number}-0"
-            if rng.random() < 0.3:
-                shutil.copytree(FIXTURES / rng.choice(PARTITIONS), directory)
-            else:
-                generate(directory, rng)
-            if rng.random() < 0.6:
-                with suppress(damage_partition.NotApplicable):
-                    damage_partition.apply(rng.choice(sorted(damage_partition.DAMAGES)), directory, rng)
+            any_log(directory, rng, damaged=0.6)
         how: dict[str, Any] = {"isolation": rng.choice(("read-committed", "read-uncommitted", "all", None))}
         how["until_stable"] = how["isolation"] == "read-committed" and rng.random() < 0.6
         how["strict"], how["dry_run"] = rng.random() < 0.2, rng.random() < 0.1

@@ -6,7 +6,6 @@ import io
 import random
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,11 @@ from kdump.convert.single_file.tasks import TablePartition
 from kdump.engine.protocol import Serial
 from kdump.errors import KdumpError
 from kdump.storage.object_store import object_store
-from support import build, damage_partition
+from support import build
 from support.attempts import Attempts
 from support.laws import QUICK, examples, sampled
-from support.losses import FIXTURES
 from support.object_stores import Unsteady, copy, unsteady_store
-from support.store_logs import MIB, PARTITIONS, fetch, generate, log, put
+from support.store_logs import MIB, any_log, fetch, log, put
 
 NAMES = {"out.ndjson": Target.NDJSON, "out.csv": Target.CSV, "out.arrow": Target.ARROW, "out.arrows": Target.ARROW}
 
@@ -105,13 +103,7 @@ def test_a_store_and_a_disk_give_the_same(store: str, tmp_path: Path, monkeypatc
         place = tmp_path / str(seed)
         for number in range(rng.choice((1, 3))):
             directory = place / "logs" / f"t{number}-0"
-            if rng.random() < 0.3:
-                shutil.copytree(FIXTURES / rng.choice(PARTITIONS), directory)
-            else:
-                generate(directory, rng)
-            if rng.random() < 0.6:
-                with suppress(damage_partition.NotApplicable):
-                    damage_partition.apply(rng.choice(sorted(damage_partition.DAMAGES)), directory, rng)
+            any_log(directory, rng, damaged=0.6)
         how: dict[str, Any] = {"isolation": rng.choice(("read-committed", "read-committed", "read-uncommitted", "all"))}
         how["until_stable"] = how["isolation"] == "read-committed" and rng.random() < 0.5
         how["strict"], how["dry_run"] = rng.random() < 0.2, rng.random() < 0.1

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import shutil
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from support import build
+from support import build, damage_partition
 from support.losses import FIXTURES
 from support.object_stores import Unsteady
 
@@ -82,3 +84,14 @@ def fetch(logs: Path) -> None:
         target = logs / path.removeprefix("/bucket/")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(found.getvalue())
+
+
+def any_log(directory: Path, rng: random.Random, *, damaged: float) -> None:
+    """One that brokers wrote, or a generated one; it is damaged with this probability."""
+    if rng.random() < 0.3:
+        shutil.copytree(FIXTURES / rng.choice(PARTITIONS), directory)
+    else:
+        generate(directory, rng)
+    if rng.random() < damaged:
+        with suppress(damage_partition.NotApplicable):
+            damage_partition.apply(rng.choice(sorted(damage_partition.DAMAGES)), directory, rng)
