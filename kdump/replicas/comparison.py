@@ -273,6 +273,8 @@ def fork_of(left: tuple[EpochRun, ...], right: tuple[EpochRun, ...]) -> int | No
 
     They do where one has an epoch at an offset and the other a lower one at the same offset or above.
     """
+    if left == right and len(left) < 2:  # of most copies, of which there are many
+        return None
     found = [*_contradicted(left, right), *_contradicted(right, left)]
     return min(found, default=None)
 

@@ -295,12 +295,15 @@ def parse_section(data: bytes | memoryview, *, is_front: bool = False) -> CopySk
     ends = [*accumulate(map(mul, counts, _SIZES), initial=_SECTION.size)]
     if ends[_FRONT_PARTS if is_front else -1] != len(data):
         raise ValueError("its counts do not fit its size")
-    least = min(start, reach, record_count, keyed, unkeyed, undecided, mark + 1, oldest + 1)
-    if not start <= as_of <= end or least < 0:
+    if (
+        not start <= as_of <= end
+        or min(start, reach, record_count, keyed, unkeyed, undecided, mark + 1, oldest + 1) < 0
+    ):
         raise ValueError("its offsets cannot be right")
     if problem >= len(PROBLEMS) or max(bits, state_bits) > MOST_BITS or block_bits > 62 or flags >> 5:
         raise ValueError("it has fields that cannot be right")
-    parts = [bytes(data[at:stop]) for at, stop in pairwise(ends)]  # what is not in a front is empty
+    whole = bytes(data)
+    parts = [whole[at:stop] for at, stop in pairwise(ends)]  # what is not in a front is empty
     records = Sketch(parts[5], parts[8], block_bits, bits)
     state = Sketch(parts[6], parts[9], 62, state_bits) if flags & _STATE else None
     if not is_front:
@@ -320,16 +323,16 @@ def parse_section(data: bytes | memoryview, *, is_front: bool = False) -> CopySk
         transactional=bool(flags & _TRANSACTIONAL),
         epochs=epochs,
         damage=damage,
-        aborted=tuple(_aborted_of(parts[4])),
+        aborted=tuple(_aborted_of(parts[4])) if counts[4] else (),
         problem=PROBLEMS[problem] or None,
         open=tuple(_PAIR.iter_unpack(parts[2])),
-        two_epochs=struct.unpack(f"<{counts[3]}q", parts[3]),
+        two_epochs=struct.unpack(f"<{counts[3]}q", parts[3]) if counts[3] else (),
         keyed=keyed,
         unkeyed=unkeyed,
         undecided=undecided,
         records=records,
         state=state,
-        later_keys=struct.unpack(f"<{len(parts[7]) // 8}Q", parts[7]),
+        later_keys=struct.unpack(f"<{len(parts[7]) // 8}Q", parts[7]) if parts[7] else (),
         has_all_later_keys=bool(flags & _LATER),
         digest=digest,
         oldest_read_ms=None if oldest < 0 else oldest,
@@ -340,11 +343,15 @@ def parse_section(data: bytes | memoryview, *, is_front: bool = False) -> CopySk
 
 def _ranges_of(epochs: bytes, damage: bytes) -> tuple[tuple[EpochRun, ...], tuple[OffsetRange, ...]]:
     """The epochs and the damage of a section. Raises ValueError."""
-    runs = tuple(EpochRun(*each) for each in _EPOCH.iter_unpack(epochs))
-    ranges = tuple(OffsetRange(*each) for each in _PAIR.iter_unpack(damage))
-    if any(each.first > each.last for each in runs) or any(each.start >= each.stop for each in ranges):
-        raise ValueError("its ranges cannot be right")
-    return runs, ranges
+    runs = [EpochRun(*each) for each in _EPOCH.iter_unpack(epochs)]
+    ranges = [OffsetRange(*each) for each in _PAIR.iter_unpack(damage)]
+    for run in runs:
+        if run.first > run.last:
+            raise ValueError("its epochs cannot be right")
+    for each in ranges:
+        if each.start >= each.stop:
+            raise ValueError("its damage cannot be right")
+    return tuple(runs), tuple(ranges)
 
 
 def _aborted_of(data: bytes) -> Iterator[AbortedTransaction]:
