@@ -63,6 +63,7 @@ def said(path: str, out: Path | str, **how: Any) -> tuple[list[str], bytes | Non
 # ---- bytes
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("transaction", [0, 5])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_healthy_log_is_fetched_once(store: str, tmp_path: Path, name: str, transaction: int) -> None:
@@ -126,6 +127,7 @@ def test_a_store_and_a_disk_give_the_same(store: str, tmp_path: Path, monkeypatc
     assert QUICK or 0.1 * len(seeds) < len(settled) < 2 * len(seeds)
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize("codec", [None, "lz4", "zstd"])
 @pytest.mark.parametrize("name", ["out.arrow", "out.arrows"])
 @pytest.mark.parametrize("bad", [0, 1, 2])
